@@ -164,7 +164,20 @@ def refresh(
         tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
         _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
         if cost:
-            records.write(_cost(runs[-1]), LESSON_RECORDS)
+            entry = records.record(
+                text.stem,
+                config={"tier": "lesson"},
+                config_hash="",
+                data={"name": "scenes", "version": WORLD_VERSION},
+                seed=0,
+                metrics={
+                    "minutes": round(runs[-1].seconds / 60, 2),
+                    "gigabytes": round(runs[-1].peak_megabytes / 1024, 2),
+                },
+                seconds=runs[-1].seconds,
+                note="what the whole notebook takes, its kernel's start included",
+            )
+            records.write(entry, LESSON_RECORDS)
     return runs
 
 
@@ -233,53 +246,33 @@ def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
         cell["id"] = f"cell-{number:03}"
         cell["metadata"].pop("execution", None)
     state = notebook["metadata"].get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
+    said = {model: json.dumps(content, sort_keys=True) for model, content in state.items()}
     names: dict[str, str] = {}
 
-    def number_from(model: str) -> None:
-        if model in state and model not in names:
-            names[model] = f"widget-{len(names):03}"
-            for part in re.findall(r"IPY_MODEL_(\w+)", json.dumps(state[model], sort_keys=True)):
-                number_from(part)
+    def number_from(models: Iterable[str]) -> None:
+        for model in models:
+            if model in said and model not in names:
+                names[model] = f"widget-{len(names):03}"
+                number_from(re.findall(r"IPY_MODEL_(\w+)", said[model]))
 
-    for cell in notebook["cells"]:
-        for output in cell.get("outputs", []):
-            number_from(output.get("data", {}).get(_WIDGET_VIEW, {}).get("model_id", ""))
+    def by_content(model: str) -> str:
+        return re.sub(r"IPY_MODEL_(\w+)", lambda part: names.get(part[1], ""), said[model])
 
-    def told(model: str) -> str:
-        content = json.dumps(state[model], sort_keys=True)
-        return re.sub(r"IPY_MODEL_(\w+)", lambda part: names.get(part[1], ""), content)
-
+    number_from(re.findall(r'"model_id": "(\w+)"', json.dumps(notebook["cells"])))
     # What no page shows connects others, such as a link between two widgets: sorted by what it connects.
-    for model in sorted(state.keys() - names.keys(), key=told):
-        number_from(model)
+    number_from(sorted(said.keys() - names.keys(), key=by_content))
+    text = json.dumps(notebook)
+    for model, name in names.items():
+        text = text.replace(model, name)
+    notebook = json.loads(text)
     if names:
-        state_text = json.dumps(state)
-        for model, name in names.items():
-            state_text = state_text.replace(model, name)
-        notebook["metadata"]["widgets"][_WIDGET_STATE]["state"] = dict(sorted(json.loads(state_text).items()))
-        for cell in notebook["cells"]:
-            for output in cell.get("outputs", []):
-                if _WIDGET_VIEW in output.get("data", {}):
-                    view = output["data"][_WIDGET_VIEW]
-                    view["model_id"] = names.get(view["model_id"], view["model_id"])
+        widgets = notebook["metadata"]["widgets"][_WIDGET_STATE]
+        widgets["state"] = dict(sorted(widgets["state"].items()))
     return notebook
 
 
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-def _cost(run: NotebookRun) -> records.Record:
-    return records.record(
-        run.name,
-        config={"tier": "lesson"},
-        config_hash="",
-        data={"name": "scenes", "version": WORLD_VERSION},
-        seed=0,
-        metrics={"minutes": round(run.seconds / 60, 2), "gigabytes": round(run.peak_megabytes / 1024, 2)},
-        seconds=run.seconds,
-        note="what the whole notebook takes, its kernel's start included",
-    )
 
 
 def _execute(
@@ -302,9 +295,10 @@ def _execute(
             with suppress(subprocess.TimeoutExpired):
                 returned = process.wait(timeout=0.2)
     if returned != 0:
-        raise CourseError(
-            f"{output.stem} stopped: {_first_error(output) or 'see ' + str(log)} (half-run copy: {output})"
-        )
+        cells = nbformat.read(output, as_version=4).cells if output.is_file() else []
+        shown = (one for cell in cells for one in cell.get("outputs", ()) if one.output_type == "error")
+        why = next((f"{error.ename}: {error.evalue}" for error in shown), f"see {log}")
+        raise CourseError(f"{output.stem} stopped: {why} (half-run copy: {output})")
     log.unlink()
     return NotebookRun(output.stem, time.perf_counter() - started, peak / 2**20)
 
@@ -318,14 +312,3 @@ def _memory(process: int) -> int:
             with suppress(psutil.NoSuchProcess):  # it ended while we looked
                 total += member.memory_info().rss
     return total
-
-
-def _first_error(path: Path) -> str:
-    """Return name and message of the first error stored in a notebook, or an empty string."""
-    if not path.is_file():
-        return ""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for output in cell.get("outputs", []):
-            if output["output_type"] == "error":
-                return f"{output['ename']}: {output['evalue']}"
-    return ""
