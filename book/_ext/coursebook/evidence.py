@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import matplotlib.pyplot as plt
+from jinja2 import Template
 
 from course import dots
 from course.plots import house_style
@@ -49,6 +50,7 @@ from vsecore.experiments.set_elements import SIDES, alone, without
 from vsecore.experiments.set_variance import LOG_VARIANCES
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
+from vsecore.paths import ROOT
 
 
 def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
@@ -61,8 +63,12 @@ def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
     Raises:
         ValueError: a record or a claim is damaged, or the experiments of a paper have different worlds.
     """
-    folder.mkdir(parents=True)
-    (folder / "verdicts.md").write_text(_RULES, encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    rules = Template((ROOT / "book" / "evidence" / "verdicts.md").read_text(encoding="utf-8"))
+    numbers = {"rates": len(FIRST), "seeds": SEEDS["scenes"], "seeds_of_photographs": SEEDS_ELSEWHERE}
+    shares = {"levelled": LEVELLED, "margin": MARGIN, "loss_margin": LOSS_MARGIN}
+    numbers |= {name: round(100 * share) for name, share in shares.items()}
+    (folder / "verdicts.md").write_text(rules.render(numbers) + "\n", encoding="utf-8")
     (folder / "published.md").write_text(comparators() + "\n", encoding="utf-8")
     for work in WORKS:
         (folder / f"{work}.md").write_text(page(work, kept, folder), encoding="utf-8")
@@ -447,39 +453,3 @@ def still_open(found: Findings) -> str:
             title = f"On {called}: {len(rows)} claims, together {count}{total}"
             lines.append(_dropdown(title, table(["claim", "shut, and why", "trainings", "hours"], rows)))
     return "\n\n".join(lines) if lines[2:] else ""
-
-
-_RULES = f"""# How a verdict comes about
-
-An unfinished training tells us nothing about a method. So a claim is judged only when these gates are open:
-
-1. **Learning rate.** Each system has a learning rate of its own, the best of at least {len(FIRST)} on the
-   development split. The best must lie between two others that were tried.
-2. **Length.** The last third of the epochs brought less than {100 * LEVELLED:.0f} % of the rsum, or the
-   training is as long as the paper's.
-3. **Baseline.** By every measure that counts, each system is clearly better than a simple linear model on
-   the same features: a ridge regression that predicts which words a caption has. If the weaker of the two
-   systems is not, although its learning rate is chosen and its training complete, the verdict adds "against
-   a baseline that failed".
-4. **Seeds.** Both systems were trained from the same seeds, at least {SEEDS["scenes"]} on the scenes and
-   {SEEDS_ELSEWHERE} on photographs. The same seed means the same batches, so the difference is taken seed
-   by seed.
-5. **Measures.** On the scenes, whose truth is known, mAP@R counts as much as rsum, in both directions.
-   Claims about early training are judged by the rsum on the development split, averaged over the first
-   third of the epochs, claims about the first place by the share of pairs that rank first both ways,
-   and claims about spread by the logarithm of the circular variance of the embedding sets. Claims about
-   losses in training have measures of their own, which their tables name.
-
-Then a t-test asks whether the mean difference could be chance. Among many such answers, some
-are wrong by chance; Holm's correction allows for that, over all claims of one experiment, judged or not
-yet. Differences below {100 * MARGIN:.0f} % of a measure are too small to matter; where the measure is a
-logarithm, it is {100 * MARGIN:.0f} % of what the logarithm was taken of. This margin was set before any
-verdict; for losses in training it is {100 * LOSS_MARGIN:.0f} %.
-
-What comes out is one of these: *reproduced*; *contradicted*; *no difference* (surely within the margin:
-a tie, which refutes a claim of "better" too; a claim that two are the same is then *reproduced*); *mixed*
-(two measures disagree); *undecided* (these seeds leave it open); *too small to say* (a gate is shut); *not
-tried* (at least one of the two systems has no training at the fair scale yet, though it may have some at the
-lesson scale). To a question that is ours and not the paper's, the answer is *yes* or *no* in place of
-*reproduced* or *contradicted*.
-"""
