@@ -184,7 +184,7 @@ def read(path: str | Path) -> Record:
     return _read(str(path), read_text(path))
 
 
-@functools.lru_cache(maxsize=4096)  # a page of the book asks for all records many times
+@functools.lru_cache(maxsize=4096)  # a table asks for all records many times
 def _read(path: str, text: bytes) -> Record:
     entry: Record = from_json(path, text, Record)
     return entry

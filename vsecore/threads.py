@@ -1,7 +1,7 @@
 """How many processor threads a program computes with, and what a thread does while it waits.
 
-A small model's step is as fast on one thread as on two, so notebooks and tests take **one thread each**, and
-two of them run side by side. A wide model can use the whole machine: `vse train` takes **all cores**, but its
+A small model's step is as fast on one thread as on two, so small programs, such as tests, take **one thread
+each**, and two of them run side by side. A wide model can use the whole machine: `vse train` takes **all cores**, but its
 threads **sleep** while they wait for one another. By default they spin, and then a step that shares its cores
 with another program takes five to fifty times as long.
 

@@ -1,4 +1,4 @@
-"""The `vse` command: data, training, evaluation, mining, experiments and search, without a notebook.
+"""The `vse` command: data, training, evaluation, mining, experiments and search.
 
 Each command is a thin layer: it reads options, calls the library and prints. A mistake in the user's input
 gives one sentence, no traceback, and exit status 2. The heavy imports are inside the commands, so that

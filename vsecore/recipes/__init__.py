@@ -1,4 +1,4 @@
-"""Recipes: every system of the course as plain data, and the model that each gives. One file per paper."""
+"""Recipes: every system as plain data, and the model that each gives. One file per paper."""
 
 from __future__ import annotations
 
