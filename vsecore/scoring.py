@@ -42,9 +42,7 @@ def encode(
         _kept(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
         for start in range(0, len(split), at_a_time)
     ]
-    tokens = tokenizer
-    if not isinstance(tokens, TokenizedCaptions):
-        tokens = TokenizedCaptions.encode(tokens, split.captions)
+    tokens = TokenizedCaptions.encode(tokenizer, split.captions)
     order = np.argsort(tokens.lengths, kind="stable")  # similar lengths together: little padding
     captions = []
     for start in range(0, len(order), batch_size):

@@ -244,9 +244,7 @@ def make_loader(
     Raises:
         ValueError: an argument out of its range, or one that does not fit the split.
     """
-    captions = tokenizer
-    if not isinstance(captions, TokenizedCaptions):
-        captions = TokenizedCaptions.encode(captions, split.captions)
+    captions = TokenizedCaptions.encode(tokenizer, split.captions)
     batches = Batches(split, captions, batch_size, **options)
     loader = Loader(
         batches,

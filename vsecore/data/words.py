@@ -93,16 +93,20 @@ class TokenizedCaptions:
     special: frozenset[int]
 
     @classmethod
-    def encode(cls, tokenizer: Tokenizer, captions: Iterable[str]) -> "TokenizedCaptions":
+    def encode(
+        cls, tokenizer: "Tokenizer | TokenizedCaptions", captions: Iterable[str]
+    ) -> "TokenizedCaptions":
         """Tokenise captions.
 
         Args:
-            tokenizer: turns sentences into numbers.
+            tokenizer: turns sentences into numbers; or these captions already tokenised, to be returned.
             captions: Nc sentences.
 
         Raises:
             ValueError: `captions` is empty or one string.
         """
+        if isinstance(tokenizer, TokenizedCaptions):
+            return tokenizer
         sentences = checked_sentences(captions)
         numbers: list[np.ndarray] = []
         lengths: list[int] = []

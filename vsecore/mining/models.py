@@ -82,7 +82,7 @@ def mine(
     """
     pairs = TruePairs(split.owner, len(split), len(split.captions))
     kept = pairs.at_most(texts, pictures)
-    tokens = _tokenized(tokenizer, split)
+    tokens = TokenizedCaptions.encode(tokenizer, split.captions)
     with contextlib.ExitStack() as stack:
         state = None
         if folder is not None:
@@ -146,7 +146,7 @@ def negatives_identity(
     model: VSE, split: Split, tokenizer: Captions, texts: int = 300, pictures: int = 60, recipe: str = ""
 ) -> NegativesIdentity:
     """Return what the negatives that `mine` would find depend on, for `load_negatives(expected=...)`."""
-    tokens = _tokenized(tokenizer, split)
+    tokens = TokenizedCaptions.encode(tokenizer, split.captions)
     words = hashlib.sha256(tokens.lengths.astype("<i8").tobytes() + tokens.numbers.astype("<i4").tobytes())
     return NegativesIdentity(
         model=_model_digest(model),
@@ -157,12 +157,6 @@ def negatives_identity(
         texts=int(texts),
         pictures=int(pictures),
     )
-
-
-def _tokenized(tokenizer: Captions, split: Split) -> TokenizedCaptions:
-    if isinstance(tokenizer, TokenizedCaptions):
-        return tokenizer
-    return TokenizedCaptions.encode(tokenizer, split.captions)
 
 
 def _model_digest(model: VSE) -> str:
