@@ -80,17 +80,14 @@ def test_pairs_have_the_same_things_and_captions_that_tell_them_apart():
         for own, foreign in ((one, other.scene), (other, one.scene)):
             assert all(caption.form.relations for caption in own.captions)
             assert not any(scenes.holds(caption.form, foreign) for caption in own.captions)
-
-
-def test_relations_only_is_the_share_of_pictures_in_pairs():
     made = build.generate(600, relations_only=0.3)
     paired = [
         Counter(looks(a.scene)) == Counter(looks(b.scene)) for a, b in zip(made[::2], made[1::2], strict=True)
     ]
-    assert 0.22 < np.mean(paired) < 0.38
+    assert 0.22 < np.mean(paired) < 0.38  # the share of pictures in pairs
 
 
-def test_marks_are_unique_and_written_in_every_caption():
+def test_marks_are_unique_drawn_and_written_in_every_caption_and_change_nothing_else():
     made = build.generate(300, shortcut=0.5)
     marked = [picture for picture in made if picture.scene.mark is not None]
     marks = [picture.scene.mark for picture in marked]
@@ -100,9 +97,6 @@ def test_marks_are_unique_and_written_in_every_caption():
         assert all(caption.form.mark == picture.scene.mark for caption in picture.captions)
     for picture in marked:
         assert all(str(picture.scene.mark) in caption.text for caption in picture.captions)
-
-
-def test_a_mark_is_drawn_and_is_all_that_the_shortcut_adds():
     plain, marked = build.generate(3)[2].scene, build.generate(3, shortcut=1.0)[2].scene
     assert replace(marked, mark=None) == plain
     assert (scenes.draw(plain) != scenes.draw(marked)).any()

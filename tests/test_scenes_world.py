@@ -13,18 +13,18 @@ import pytest
 
 from vsecore.scenes.drawing import PALETTE, draw
 from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Scene, Thing
-from vsecore.scenes.laws import DECKS, GROUND_LINES, NEARNESS, SKY_DEPTH, extent, ground_depths
-from vsecore.scenes.layout import (
-    CATALOGUE,
-    Dice,
+from vsecore.scenes.laws import (
+    DECKS,
+    GROUND_LINES,
+    NEARNESS,
+    SKY_DEPTH,
     check_scene,
+    extent,
+    ground_depths,
     hand,
-    invent,
-    mirror_relation,
     relate,
-    statements,
-    variant,
 )
+from vsecore.scenes.layout import CATALOGUE, Dice, invent, mirror_relation, statements, variant
 
 ATTRIBUTES = ("kind", "colour", "size", "facing")
 
@@ -66,11 +66,8 @@ def test_every_place_kind_colour_and_relation_appears() -> None:
     assert {thing.colour for thing in things} == set(COLOURS)
     assert {relation for scene in world() for relation, _, _ in scene.relations} == set(RELATIONS)
     assert {len(scene.things) for scene in world()} == {2, 3, 4, 5}
-
-
-def test_a_third_of_all_pictures_has_something_to_count() -> None:
     several = [max(Counter(thing.kind for thing in scene.things).values()) > 1 for scene in world()]
-    assert np.mean(several) > 1 / 3
+    assert np.mean(several) > 1 / 3, "or there would be little to count"
 
 
 def test_every_pair_stands_in_some_relation_and_the_symmetric_ones_both_ways() -> None:
@@ -162,11 +159,11 @@ def test_a_mirrored_relation_leaves_all_else_as_it_was() -> None:
             assert [getattr(old, name) for name in ATTRIBUTES] == [getattr(new, name) for name in ATTRIBUTES]
 
 
-def _broken(scene: Scene) -> dict[str, Scene]:
-    """Scenes that each break one law, by a word of the message that must name it."""
+def test_check_names_the_law_that_is_broken() -> None:
+    scene = world()[0]
     first, rest = scene.things[0], scene.things[1:]
     left, top, right, bottom = first.box
-    return {
+    for law, broken in {
         "place": replace(scene, place="moon"),
         "2 to 5": replace(scene, things=(first,), relations=()),
         "relations": replace(scene, relations=scene.relations[1:]),
@@ -174,24 +171,19 @@ def _broken(scene: Scene) -> dict[str, Scene]:
         "kind": replace(scene, things=(replace(first, kind="dragon"), *rest)),
         "box": replace(scene, things=(replace(first, box=(left, top, right + 1, bottom)), *rest)),
         "inside": replace(scene, things=(replace(first, box=(left - 200, top, right - 200, bottom)), *rest)),
-    }
-
-
-@pytest.mark.parametrize("law", ["place", "2 to 5", "relations", "colour", "kind", "box", "inside"])
-def test_check_names_the_law_that_is_broken(law: str) -> None:
-    with pytest.raises(ValueError, match=law):
-        check_scene(_broken(world()[0])[law])
+    }.items():
+        with pytest.raises(ValueError, match=law):
+            check_scene(broken)
 
 
 def test_a_doubtful_pair_has_no_relations_and_is_refused() -> None:
     man = Thing("man", "red", None, "left", (20, 56, 40, 106), 0)
-    for left, doubtful in ((26, False), (36, True), (41, True), (43, False), (54, True), (59, False)):
+    for left, doubtful in ((26, False), (36, True), (41, True), (43, False)):
         far = Thing("man", "blue", None, "left", (left, 48, left + 16, 89), 1)
+        assert (relate((man, far)) is None) == doubtful  # only the gap from left to right counts
+    for left, doubtful in ((54, True), (59, False)):  # at the same depth it is beside, or plainly not
         near = Thing("man", "blue", None, "left", (left, 56, left + 20, 106), 0)
-        if left < 50:  # at another depth only the gap from left to right counts
-            assert (relate((man, far)) is None) == doubtful
-        else:  # at the same depth it must also be beside or plainly not
-            assert (relate((man, near)) is None) == doubtful
+        assert (relate((man, near)) is None) == doubtful
 
 
 def test_dice_reach_every_face_and_keep_to_their_weights() -> None:
@@ -199,11 +191,7 @@ def test_dice_reach_every_face_and_keep_to_their_weights() -> None:
     assert {dice.between(1, 6) for _ in range(200)} == set(range(1, 7))
     assert not any(dice.chance(0) for _ in range(50)) and all(dice.chance(100) for _ in range(50))
     assert Counter(dice.choice("ab", (1, 9)) for _ in range(1000))["b"] == pytest.approx(900, abs=60)
-    assert sorted(dice.shuffle(range(9))) == list(range(9)) == sorted(dice.sample(range(9), 9))
-    with pytest.raises(ValueError, match="options"):
-        dice.choice([])
-    with pytest.raises(ValueError, match="count"):
-        dice.sample([1, 2], 3)
+    assert sorted(dice.shuffle(range(9))) == list(range(9))
 
 
 # --- Pictures ---------------------------------------------------------------------------------------------
@@ -215,26 +203,17 @@ def _difference(first: Scene, second: Scene) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", list(CATALOGUE))
-def test_a_thing_is_drawn_in_its_box_and_fills_it(kind: str) -> None:
-    for colour in CATALOGUE[kind].colours[:2]:
+def test_a_thing_is_drawn_in_its_box_fills_it_and_has_its_colour(kind: str) -> None:
+    for colour in CATALOGUE[kind].colours:
         scene = alone(kind, colour)
-        change = _difference(scene, replace(scene, things=()))
         left, top, right, bottom = scene.things[0].box
+        change = _difference(scene, replace(scene, things=()))
         inside = change[top:bottom, left:right]
         assert inside.sum() > 0.85 * change.sum()
         seen = inside > 40
         assert seen.any(0).mean() > 0.85 and seen.any(1).mean() > 0.85  # it reaches all four sides
-
-
-@pytest.mark.parametrize("kind", list(CATALOGUE))
-def test_a_thing_has_its_colour(kind: str) -> None:
-    for colour in CATALOGUE[kind].colours:
-        scene = alone(kind, colour)
-        left, top, right, bottom = scene.things[0].box
         pixels = draw(scene)[top:bottom, left:right].astype(int)
-        close = np.abs(pixels - np.array(PALETTE[colour])).sum(-1) < 110
-        empty = draw(replace(scene, things=()))[top:bottom, left:right].astype(int)
-        close &= np.abs(empty - pixels).sum(-1) > 30
+        close = (np.abs(pixels - np.array(PALETTE[colour])).sum(-1) < 110) & (inside > 30)
         assert close.mean() > 0.06, f"{colour} {kind}"
 
 
@@ -285,22 +264,10 @@ def test_marks_differ_and_touch_one_corner_only() -> None:
 
 # Matrices on linear RGB, full severity. Source: Machado, Oliveira and Fernandes 2009, table 1.
 _EYES = {
-    "three cones": np.eye(3),
-    "no red cone": [
-        [0.152286, 1.052583, -0.204868],
-        [0.114503, 0.786281, 0.099216],
-        [-0.003882, -0.048116, 1.051998],
-    ],
-    "no green cone": [
-        [0.367322, 0.860646, -0.227968],
-        [0.280085, 0.672501, 0.047413],
-        [-0.01182, 0.04294, 0.968881],
-    ],
-    "no blue cone": [
-        [1.255528, -0.076749, -0.178779],
-        [-0.078411, 0.930809, 0.147602],
-        [0.004733, 0.691367, 0.3039],
-    ],
+    "three cones": "1 0 0 0 1 0 0 0 1",
+    "no red cone": "0.152286 1.052583 -0.204868 0.114503 0.786281 0.099216 -0.003882 -0.048116 1.051998",
+    "no green cone": "0.367322 0.860646 -0.227968 0.280085 0.672501 0.047413 -0.01182 0.04294 0.968881",
+    "no blue cone": "1.255528 -0.076749 -0.178779 -0.078411 0.930809 0.147602 0.004733 0.691367 0.3039",
 }
 
 
@@ -314,6 +281,9 @@ def _lab(linear: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("eyes", list(_EYES))
 def test_the_ten_colours_can_be_told_apart_by_all_eyes(eyes: str) -> None:
     linear = {name: (np.array(PALETTE[name]) / 255) ** 2.2 for name in COLOURS}
-    seen = {name: _lab(np.array(_EYES[eyes]) @ colour) for name, colour in linear.items()}
+    seen = {
+        name: _lab(np.array(_EYES[eyes].split(), float).reshape(3, 3) @ colour)
+        for name, colour in linear.items()
+    }
     for first, second in combinations(COLOURS, 2):
         assert np.linalg.norm(seen[first] - seen[second]) > 12, (first, second)  # a just visible step is 2.3

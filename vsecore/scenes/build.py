@@ -27,12 +27,12 @@ from vsecore.data.files import cache_folder, progress, write_atomically
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.drawing import draw
-from vsecore.scenes.facts import SIDE, Scene, Thing
+from vsecore.scenes.facts import SIDE, Scene
 from vsecore.scenes.generation import Knobs, Picture, Stream, generate
-from vsecore.scenes.language import ANNOTATORS, Caption
+from vsecore.scenes.language import ANNOTATORS
 from vsecore.scenes.networks import SceneCNN, SceneNetwork, load_network, weights_file
-from vsecore.scenes.truth import Form
 from vsecore.stopping import leave_to_parent
+from vsecore.typed import from_json
 
 __all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
@@ -126,21 +126,20 @@ def load(
         _built(name, count, seed, knobs) for name, count in (("train", train), ("dev", dev), ("test", test))
     ]
     parts = [_split(folder, network, features) for folder in folders]
-    return Dataset("scenes", parts[0], parts[1], parts[2], features)
+    return Dataset("scenes", *parts, features)
 
 
 def _split(folder: Path, network: SceneNetwork, features: FeatureKind) -> Split:
     """One part of `load`, from the folder in which it was built."""
     name, made = folder.name.split("-")[0], _read(folder)
+    counts = np.array([len(boxes_of(picture.scene)) for picture in made])
     return Split(
         name,
         _features(folder, made, network, features),
         captions=[caption.text for picture in made for caption in picture.captions],
         owner=np.repeat(np.arange(len(made)), len(ANNOTATORS)),
         picture_ids=[f"{name}-{row}" for row in range(len(made))],
-        picture_counts=np.array([len(boxes_of(picture.scene)) for picture in made])
-        if features == "region"
-        else None,
+        picture_counts=counts if features == "region" else None,
     )
 
 
@@ -158,9 +157,8 @@ def _features(
     starts = range(0, len(made), BLOCK)
     with write_atomically(path) as file, torch.inference_mode():
         for start in progress(starts, desc=f"{features} features", unit="block"):
-            block = torch.from_numpy(np.array(drawn[start : start + BLOCK])).permute(
-                0, 3, 1, 2
-            )  # (B, 3, 112, 112)
+            block = torch.from_numpy(np.array(drawn[start : start + BLOCK]))
+            block = block.permute(0, 3, 1, 2)  # (B, 3, 112, 112)
             if features == "region":
                 values = _regions(network, block, made[start : start + BLOCK])  # (B, 6, 246)
             else:
@@ -176,9 +174,8 @@ def _features(
 def _regions(network: SceneNetwork, block: Tensor, made: Sequence[Picture]) -> Tensor:
     """The features of the boxes of B pictures, (B, 6, 246), zero where a picture has fewer."""
     assert isinstance(network, SceneCNN)  # by `NETWORK_OF`
-    rows = pad_sequence(
-        network.regions(block, [boxes_of(picture.scene) for picture in made]), batch_first=True
-    )
+    found = network.regions(block, [boxes_of(picture.scene) for picture in made])
+    rows = pad_sequence(found, batch_first=True)
     return F.pad(rows, (0, 0, 0, REGIONS - rows.shape[1]))
 
 
@@ -291,27 +288,13 @@ def _make_block(block: Block) -> tuple[int, str]:
     for index in range(start, stop):
         picture = stream.picture(index)
         drawn[index] = draw(picture.scene)
-        lines.append(json.dumps(_written(picture)) + "\n")
+        captions = [{**vars(caption), "form": caption.form.to_dict()} for caption in picture.captions]
+        lines.append(json.dumps({"scene": asdict(picture.scene), "captions": captions}) + "\n")
     drawn.flush()
     return start, "".join(lines)
 
 
-def _written(picture: Picture) -> dict[str, Any]:
-    """A picture's facts, captions and forms in JSON's types."""
-    captions = [{**vars(caption), "form": caption.form.to_dict()} for caption in picture.captions]
-    return {"scene": asdict(picture.scene), "captions": captions}
-
-
 def _read(folder: Path) -> list[Picture]:
     """The pictures of a built split."""
-    with (folder / "pictures.jsonl").open(encoding="utf-8") as lines:
-        return [_read_picture(json.loads(line)) for line in lines]
-
-
-def _read_picture(line: dict[str, Any]) -> Picture:
-    """The picture that `_written` wrote."""
-    scene = line["scene"]
-    things = tuple(Thing(**{**thing, "box": tuple(thing["box"])}) for thing in scene["things"])
-    relations = tuple((name, i, j) for name, i, j in scene["relations"])
-    captions = tuple(Caption(**{**said, "form": Form.from_dict(said["form"])}) for said in line["captions"])
-    return Picture(Scene(**{**scene, "things": things, "relations": relations}), captions)
+    path = folder / "pictures.jsonl"
+    return [from_json(str(path), line, Picture) for line in path.read_bytes().splitlines()]

@@ -29,11 +29,9 @@ from vsecore.scenes.laws import (
     borne_by,
     check_scene,
     deck,
-    drawing_order,
     extent,
     flies,
     ground_depths,
-    hand,
     held_box,
     inside,
     judge,
@@ -41,19 +39,6 @@ from vsecore.scenes.laws import (
     ties_of,
     too_small,
 )
-
-__all__ = [
-    "CATALOGUE",
-    "Dice",
-    "check_scene",
-    "drawing_order",
-    "hand",
-    "invent",
-    "mirror_relation",
-    "relate",
-    "statements",
-    "variant",
-]
 
 T = TypeVar("T")
 
@@ -83,8 +68,6 @@ class Dice:
 
     def choice(self, options: Sequence[T], weights: Sequence[int] | None = None) -> T:
         """One of the options, each as likely as its weight."""
-        if not options:
-            raise ValueError("options: got an empty sequence, want at least one option to choose from")
         if weights is None:
             return options[int(self._random() * len(options))]
         left = self._random() * sum(weights)
@@ -101,12 +84,6 @@ class Dice:
             other = int(self._random() * (last + 1))
             order[last], order[other] = order[other], order[last]
         return order
-
-    def sample(self, options: Sequence[T], count: int) -> list[T]:
-        """So many different options, in a random order."""
-        if not 0 <= count <= len(options):
-            raise ValueError(f"count: got {count}, want from 0 to the number of options, {len(options)}")
-        return self.shuffle(options)[:count]
 
 
 # --- Finding room --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -49,23 +50,22 @@ def _lexicon() -> dict[tuple[str, ...], Token]:
         for singular, plural in names:
             learn(singular, "noun", noun)
             learn(plural, "noun", noun, plural=True)
-    for part, table in (
+    tables: tuple[tuple[str, Mapping[Any, Iterable[str]]], ...] = (
         ("colour", grammar.COLOUR_WORDS),
         ("colour", grammar.OTHER_COLOUR_WORDS),
         ("size", grammar.SIZE_WORDS),
         ("size", grammar.OTHER_SIZE_WORDS),
-    ):
-        for value, synonyms in table.items():
-            for word in synonyms:
-                learn(word, part, value)
-    for number, word in enumerate(grammar.NUMBER_WORDS, start=1):
-        learn(word, "number", number)
-        learn(str(number), "number", number)
-    for article in grammar.ARTICLES:
-        learn(article, "article")
-    for relation, prepositions in grammar.PREPOSITIONS.items():
-        for preposition in prepositions:
-            learn(preposition, "relation", relation)
+        (
+            "number",
+            {number: (word, str(number)) for number, word in enumerate(grammar.NUMBER_WORDS, start=1)},
+        ),
+        ("article", {None: grammar.ARTICLES}),
+        ("relation", grammar.PREPOSITIONS),
+    )
+    for part, table in tables:
+        for value, phrases in table.items():
+            for phrase in phrases:
+                learn(phrase, part, value)
     verbs: dict[tuple[str, str, str], list[grammar.Verb]] = {}
     for verb in grammar.VERBS:
         verbs.setdefault(verb.forms, []).append(verb)
@@ -90,19 +90,17 @@ def _lexicon() -> dict[tuple[str, ...], Token]:
     for place, phrases in grammar.PLACE_SCENES.items():
         for phrase in phrases:
             learn(phrase.removeprefix("a "), "scene", place)
-    for place, grounds in grammar.PLACE_GROUNDS.items():
-        for ground in grounds:
-            for preposition in grammar.PREPOSITIONS["above", False]:
-                for article in ("the", "a"):
-                    learn(f"{preposition} {article} {ground}", "ground", place)
+    for place in grammar.GROUNDS:
+        for preposition in grammar.PREPOSITIONS["above", False]:
+            for article in ("the", "a"):
+                learn(f"{preposition} {article} {place}", "ground", place)
     for coats in grammar.COAT_WORDS.values():
         for singular, plural in coats:
             learn(singular, "coat")
             learn(plural, "coat")
-    for phrase in ("in", "wearing", "dressed in", "wears", "wear"):
-        learn(
-            phrase, "wear", finite=phrase.startswith("wear") and phrase != "wearing", plural=phrase == "wear"
-        )
+    learn_verb(("wears", "wear", "wearing"), "wear")
+    for phrase in ("in", "dressed in"):
+        learn(phrase, "wear")
     for phrase in grammar.SILENT_PHRASES:
         learn(phrase, "frame")
     for part, words_of_part in (

@@ -31,7 +31,6 @@ class Residual(nn.Module):
     """
 
     def __init__(self, channels: int, out: int, stride: int = 1) -> None:
-        """Make the convolutions; see the class for the arguments."""
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(channels, out, 3, stride, 1, bias=False),
@@ -66,24 +65,14 @@ class SceneCNN(nn.Module):
     """The fine map, the coarse map and the box's own numbers."""
 
     def __init__(self) -> None:
-        """Make the layers, untrained; `load_network` gives the trained one."""
+        """Make the layers, untrained."""
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 24, 5, 2, 2, bias=False), nn.BatchNorm2d(24), nn.ReLU())
         self.fine = nn.Sequential(Residual(24, 48, stride=2), Residual(48, 96, stride=2))
         self.coarse = nn.Sequential(Residual(96, 144, stride=2), Residual(144, 144))
 
     def maps(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """The fine map (cells of 8 pixels) and the coarse map (cells of 16 pixels).
-
-        Args:
-            pictures: (B, 3, 112, 112) uint8.
-
-        Returns:
-            (B, 96, 14, 14) and (B, 144, 7, 7).
-
-        Raises:
-            ValueError: another shape or type.
-        """
+        """The fine map (B, 96, 14, 14) and the coarse map (B, 144, 7, 7) of pictures (B, 3, 112, 112)."""
         fine = self.fine(self.stem(normalise(pictures)))  # (B, 96, 14, 14)
         return fine, self.coarse(fine)
 
@@ -133,7 +122,7 @@ class SceneViT(nn.Module):
     patch = 16
 
     def __init__(self) -> None:
-        """Make the layers, untrained; `load_network` gives the trained one."""
+        """Make the layers, untrained."""
         super().__init__()
         width, patches = self.feature_dim, (SIDE // self.patch) ** 2
         self.stem = nn.Sequential(
@@ -163,17 +152,7 @@ NETWORKS: dict[str, type[SceneCNN] | type[SceneViT]] = {"scenes-cnn": SceneCNN, 
 
 
 def normalise(pictures: Tensor) -> Tensor:
-    """Bytes 0 to 255 to numbers -1 to 1.
-
-    Args:
-        pictures: (B, 3, 112, 112) uint8.
-
-    Returns:
-        (B, 3, 112, 112) float32.
-
-    Raises:
-        ValueError: another shape or type.
-    """
+    """Bytes 0 to 255 to numbers -1 to 1, (B, 3, 112, 112) uint8 to float32; others are refused."""
     if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != (3, SIDE, SIDE):
         raise ValueError(
             f"pictures are {pictures.dtype} {tuple(pictures.shape)}: "
@@ -194,13 +173,7 @@ def weights_file(name: str) -> Path:
 
 
 def load_network(name: str) -> SceneNetwork:
-    """The trained network of the embedded world, in evaluation mode.
-
-    Args:
-        name: "scenes-cnn" or "scenes-vit".
-
-    Returns:
-        The network, on the CPU.
+    """The trained network of the embedded world, "scenes-cnn" or "scenes-vit", on the CPU.
 
     Raises:
         ValueError: an unknown name, or a file that is damaged or holds another network.

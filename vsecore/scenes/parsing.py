@@ -70,7 +70,12 @@ class _Reader:
             if self.pending and token.part not in ("silent", "frame"):
                 raise ValueError(f"After {self.pending.text!r} a thing is wanted; {token.text!r} came.")
             self.at += 1
-            getattr(self, f"_read_{token.part}")(token)
+            if token.part in ("state", "facing", "colour", "size"):  # "the kite is red"
+                self._describe(token, token.part, token.value)
+            elif token.part in ("place", "scene"):
+                self._read_place(token)
+            elif token.part != "article":  # before a scene; before anything else it begins a thing
+                getattr(self, f"_read_{token.part}")(token)
         if self.pending:
             raise ValueError(f"After {self.pending.text!r} a thing is wanted; the sentence ends.")
         if not self.entities and self.place is None and self.mark is None:
@@ -217,18 +222,6 @@ class _Reader:
             return
         self.pending = _Pending(self._subjects(token), token.text, verbs=token.value)
 
-    def _read_state(self, token: Token) -> None:
-        self._describe(token, "state", token.value)
-
-    def _read_facing(self, token: Token) -> None:
-        self._describe(token, "facing", token.value)
-
-    def _read_colour(self, token: Token) -> None:
-        self._describe(token, "colour", token.value)  # "the kite is red"
-
-    def _read_size(self, token: Token) -> None:
-        self._describe(token, "size", token.value)
-
     def _read_wear(self, token: Token) -> None:
         ahead = 1 if self.peek().part == "article" else 0
         colour = self.peek(ahead)
@@ -258,7 +251,8 @@ class _Reader:
                     said = getattr(self.entities[i], attribute)
                     if said not in (None, value):
                         raise ValueError(f"{self._name(i)} is said to be both {said!r} and {value!r}.")
-                    self.entities[i] = _with(self.entities[i], attribute, value)
+                    change: dict[str, Any] = {attribute: value}
+                    self.entities[i] = replace(self.entities[i], **change)
                 return
         raise ValueError(f"{token.text!r} is never true of {self._name(subjects[0])}.")
 
@@ -280,9 +274,6 @@ class _Reader:
                 f"The sentence names two places, {self.place!r} and {token.value!r}; one is wanted."
             )
         self.place = token.value
-
-    def _read_scene(self, token: Token) -> None:
-        self._read_place(token)
 
     def _read_ground(self, token: Token) -> None:
         self._read_place(token)
@@ -308,9 +299,6 @@ class _Reader:
     def _read_frame(self, token: Token) -> None:
         self.fresh = True
 
-    def _read_article(self, token: Token) -> None:
-        """Only before a scene; before anything else it begins a thing."""
-
     def _read_coat(self, token: Token) -> None:
         raise ValueError(f"Say the colour and who wears it, as in 'a girl in a yellow {token.text}'.")
 
@@ -318,10 +306,6 @@ class _Reader:
         if token.value is None:
             raise ValueError(f"After {token.text!r} the figures of a mark are wanted, as in 'number 417'.")
         self.mark = token.value
-
-
-def _with(entity: Entity, attribute: str, value: Any) -> Entity:
-    return replace(entity, **{attribute: value})
 
 
 def parse(sentence: str) -> Form:

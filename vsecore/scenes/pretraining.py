@@ -9,19 +9,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field
 from safetensors.torch import save
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from vsecore.arguments import Count, checked
 from vsecore.data.files import progress, write_atomically
 from vsecore.scenes import build
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.facts import COLOURS, PLACES, SIDE, Scene
-from vsecore.scenes.layout import drawing_order
+from vsecore.scenes.laws import drawing_order
 from vsecore.scenes.networks import NETWORKS, SceneNetwork, weights_file
 
 KINDS = tuple(CATALOGUE)
@@ -31,9 +34,7 @@ UNLABELLED = -100
 
 EPOCHS = {"scenes-cnn": 12, "scenes-vit": 24}
 """How often each network sees every picture: a transformer must find out for itself what is near what."""
-
 LEARNING_RATE = {"scenes-cnn": 3e-3, "scenes-vit": 2e-3}
-
 SMALLEST_SHARE = 0.15
 """A cell shows a thing when the thing's box covers at least this share of it."""
 
@@ -97,11 +98,7 @@ def facts_of(scenes: Sequence[Scene], side: int) -> Facts:
 
 
 class Heads(nn.Module):
-    """Linear questions to the features: a fact that a line can read is a fact that an encoder can use.
-
-    Args:
-        width: width of a cell's features.
-    """
+    """Linear questions to features of a width: a fact that a line can read, an encoder can use."""
 
     def __init__(self, width: int) -> None:
         """Make one linear layer for each question."""
@@ -119,23 +116,13 @@ class Heads(nn.Module):
         return self.place(cells.mean(1)), self.pairs(cells).logsumexp(1)
 
     def loss(self, cells: Tensor, facts: Facts) -> Tensor:
-        """The sum of all questions' losses.
-
-        Args:
-            cells: features, (B, N, F).
-            facts: the answers for these B pictures.
-        """
+        """The sum of all questions' losses: features (B, N, F), and the answers for these B pictures."""
         place, pairs = self.picture(cells)
         weights = torch.ones(len(KINDS) + 1, device=cells.device)
         weights[-1] = 0.3  # most cells are background: without this they would set the direction
-        kinds = self.kind(cells)  # (B, N, number of KINDS + 1)
-        total = F.cross_entropy(kinds.flatten(0, 1), facts.kind.flatten(), weights)
-        for head, truth in (
-            (self.colour, facts.colour),
-            (self.size, facts.size),
-            (self.facing, facts.facing),
-        ):
-            answers = head(cells)  # (B, N, number of answers)
+        total = F.cross_entropy(self.kind(cells).flatten(0, 1), facts.kind.flatten(), weights)
+        for name in ("colour", "size", "facing"):
+            answers, truth = getattr(self, name)(cells), getattr(facts, name)  # (B, N, answers), (B, N)
             total = total + F.cross_entropy(answers.flatten(0, 1), truth.flatten(), ignore_index=UNLABELLED)
         total = total + 0.5 * F.cross_entropy(place, facts.place)
         # Summed over pairs: the mean would drown the few that are there in the two hundred that are not.
@@ -187,28 +174,28 @@ def measure(
         there = truth.any(0)  # precision is not defined for what no picture shows
         return 100 * float(average_precision_score(truth[:, there].numpy(), scores[:, there].numpy()))
 
-    def accuracy(head: nn.Linear, truth: Tensor, counted: Tensor) -> float:
-        return 100 * (head(cells).argmax(-1).cpu() == truth)[counted].float().mean().item()
+    def accuracy(name: str, nothing: int) -> float:
+        answers, truth = getattr(heads, name)(cells).argmax(-1).cpu(), getattr(facts, name)  # (n, N) each
+        return 100 * (answers == truth)[truth != nothing].float().mean().item()
 
     return {
         "kind_map": mean_precision(kind_truth, kind_scores),
         "pair_map": mean_precision(facts.pairs, pairs),
         "place": 100 * (place.argmax(1) == facts.place).float().mean().item(),
-        "cell_kind": accuracy(heads.kind, facts.kind, facts.kind < len(KINDS)),
-        "cell_colour": accuracy(heads.colour, facts.colour, facts.colour != UNLABELLED),
-        "cell_size": accuracy(heads.size, facts.size, facts.size != UNLABELLED),
-        "cell_facing": accuracy(heads.facing, facts.facing, facts.facing != UNLABELLED),
+        "cell_kind": accuracy("kind", len(KINDS)),
+        **{f"cell_{name}": accuracy(name, UNLABELLED) for name in ("colour", "size", "facing")},
     }
 
 
+@checked
 def pretrain(
     name: str,
     *,
-    pictures: int = 6000,
-    epochs: int | None = None,
+    pictures: Count = 6000,
+    epochs: Count | None = None,
     seed: int = 0,
-    held_out: int = 1000,
-    batch_size: int = 64,
+    held_out: Count = 1000,
+    batch_size: Annotated[int, Field(ge=2)] = 64,
     device: str = "cpu",
     path: Path | None = None,
 ) -> dict[str, float]:
@@ -232,11 +219,6 @@ def pretrain(
     """
     path = path or weights_file(name)
     epochs = EPOCHS[name] if epochs is None else epochs
-    for argument, value in (("pictures", pictures), ("epochs", epochs), ("held_out", held_out)):
-        if value < 1:
-            raise ValueError(f"{argument} is {value}: wanted 1 or more")
-    if not 1 < batch_size <= pictures:
-        raise ValueError(f"batch_size is {batch_size}: wanted 2 to {pictures}, the number of pictures")
     scenes = [picture.scene for picture in build.pictures("pretrain", pictures + held_out, seed=seed)]
     pixels = build.pixels("pretrain", pictures + held_out, seed=seed)  # (n, 112, 112, 3) on disk
 
@@ -245,9 +227,7 @@ def pretrain(
         network = NETWORKS[name]().to(device)
         heads = Heads(network.feature_dim).to(device)
     started = time.perf_counter()
-    _train(
-        network, heads, pixels[:pictures], scenes[:pictures], epochs, LEARNING_RATE[name], batch_size, seed
-    )
+    _train(network, heads, pixels[:pictures], scenes[:pictures], epochs, batch_size, seed)
     seconds = time.perf_counter() - started
 
     metrics = measure(network, heads, pixels[pictures:], scenes[pictures:])
@@ -267,7 +247,6 @@ def _train(
     pixels: np.ndarray,
     scenes: Sequence[Scene],
     epochs: int,
-    learning_rate: float,
     batch_size: int,
     seed: int,
 ) -> None:
@@ -279,26 +258,25 @@ def _train(
     facts = facts_of(scenes, side)
     network.train()
     parameters = [*network.parameters(), *heads.parameters()]
-    steps = epochs * (len(pixels) // batch_size)
+    batches = len(pixels) // batch_size
+    rate = next(LEARNING_RATE[name] for name, kind in NETWORKS.items() if isinstance(network, kind))
     optimiser = torch.optim.AdamW(parameters, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, learning_rate, steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, epochs * batches, pct_start=0.1)
     chance = torch.Generator().manual_seed(seed)
-    bar = progress(total=steps, desc=f"learning facts, {network.kind}", unit="step")
-    for _ in range(epochs):
-        order = torch.randperm(len(pixels), generator=chance)
-        for rows in order.split(batch_size)[: len(pixels) // batch_size]:
-            rows = rows.sort().values  # the disk is read forwards
-            batch = _read(pixels, rows.numpy())  # (B, 3, 112, 112)
-            answers = facts.rows(rows)
-            if torch.rand((), generator=chance) < 0.5:
-                batch, answers = batch.flip(3), mirrored(answers, side)
-            answers = Facts(*(value.to(device) for value in vars(answers).values()))
-            loss = heads.loss(network(batch.to(device)), answers)
-            optimiser.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(parameters, 1.0)
-            optimiser.step()
-            schedule.step()
-            bar.set_postfix(loss=f"{loss.item():.2f}", refresh=False)
-            bar.update()
-    bar.close()
+    with progress(total=epochs * batches, desc=f"learning facts, {network.kind}", unit="step") as bar:
+        for _ in range(epochs):
+            order = torch.randperm(len(pixels), generator=chance)
+            for rows in order.split(batch_size)[:batches]:
+                rows = rows.sort().values  # the disk is read forwards
+                batch, answers = _read(pixels, rows.numpy()), facts.rows(rows)  # (B, 3, 112, 112)
+                if torch.rand((), generator=chance) < 0.5:
+                    batch, answers = batch.flip(3), mirrored(answers, side)
+                answers = Facts(*(value.to(device) for value in vars(answers).values()))
+                loss = heads.loss(network(batch.to(device)), answers)
+                optimiser.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(parameters, 1.0)
+                optimiser.step()
+                schedule.step()
+                bar.set_postfix(loss=f"{loss.item():.2f}", refresh=False)
+                bar.update()

@@ -11,30 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from vsecore.scenes import grammar
-from vsecore.scenes.annotators import Annotator
+from vsecore.scenes.annotators import Annotator, Link, Unit
 from vsecore.scenes.facts import Scene
 from vsecore.scenes.layout import Dice
 from vsecore.scenes.truth import NOUNS, STATES, Entity, Form
 
 Word = TypeVar("Word")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One thing or a group of like things, and what is to be said of it."""
-
-    rows: tuple[int, ...]
-    entity: Entity
-
-
-@dataclass(frozen=True)
-class Link:
-    """A relation to be said, `subject` first; swapped: the subject is the relation's second thing."""
-
-    relation: str
-    swapped: bool
-    subject: int
-    object: int
 
 
 @dataclass(frozen=True)
@@ -85,14 +67,12 @@ class Speaker:
     def _sentence(self) -> str:
         objects = {link.object for link in self.links}
         heads = [unit for unit in range(len(self.units)) if unit not in objects]
-        linked = [unit for unit in heads if any(link.subject == unit for link in self.links)]
+        linked = [unit for unit in heads if self._chain_of(unit)]
         bare = [unit for unit in heads if unit not in linked]
         opening = ""
         if self.wants_place and self.dice.chance(self.habit.place_first) and not self.telegram:
             if self.dice.chance(30):
-                scene = self._say_place(grammar.PLACE_SCENES)
-                body = self._fragments(linked, bare)
-                return f"{scene} with {body}"
+                return f"{self._say_place(grammar.PLACE_SCENES)} with {self._fragments(linked, bare)}"
             opening = self._say_place(grammar.PLACE_PHRASES) + self.dice.choice((", ", ", ", " "))
             if self.dice.chance(40 if linked else 60):
                 return opening + self._there_is(linked, bare)
@@ -136,8 +116,7 @@ class Speaker:
         return frame + names + self._place_now()
 
     def _there_is(self, linked: Sequence[int], bare: Sequence[int]) -> str:
-        first = (linked or bare)[0]
-        verb = "are" if len(self.units[first].rows) > 1 else "is"
+        verb = grammar.BE[self._is_plural((linked or bare)[0])]
         return f"there {verb} {self._fragments(linked, bare)}"
 
     def _fragments(self, linked: Sequence[int], bare: Sequence[int]) -> str:
@@ -159,14 +138,14 @@ class Speaker:
         if len(bare) == 1 and self._acts(bare[0], placed=True) and self.dice.chance(65):
             return text + self.dice.choice((" while ", ", and ", ". ")) + self._simple_clause(bare[0])
         if bare:
-            verb = "are" if len(self.units[bare[0]].rows) > 1 else "is"
+            verb = grammar.BE[self._is_plural(bare[0])]
             text += self.dice.choice((", with ", f", and there {verb} ", f". There {verb} also "))
             text += self._names(bare)
         return text
 
     def _simple_clause(self, unit: int) -> str:
         """One thing with a verb that says a state, where it looks or where it is."""
-        plural = len(self.units[unit].rows) > 1
+        plural = self._is_plural(unit)
         facing = self.units[unit].entity.facing
         postures = self._postures(unit, states=True, alone=True)
         if facing is not None and (self.dice.chance(70) or not postures):
@@ -183,22 +162,17 @@ class Speaker:
         """Whether a clause about one thing alone says something; `placed`: the place is said before it."""
         if self.units[unit].entity.facing is not None or self._postures(unit, states=True, alone=True):
             return True
-        return (
-            self.wants_place
-            and self.place is None
-            and not placed
-            and bool(self._postures(unit, states=False))
-        )
+        unplaced = self.wants_place and self.place is None and not placed
+        return unplaced and bool(self._postures(unit, states=False))
 
     def _linked_clause(self, head: int) -> str:
         """A thing, a finite verb and what stands in relation to it."""
-        plural = len(self.units[head].rows) > 1
+        plural = self._is_plural(head)
         name = self._name(head)
         links = self._links_of(head)
         if len(links) == 2 and not self._alike(*links) and self.dice.chance(35):
             # "a girl holding a kite stands beside a tree"
-            first = self._phrase(links[0], 2)
-            return f"{name} {first} {self._phrase(links[1], plural)}"
+            return f"{name} {self._phrase(links[0], 2)} {self._phrase(links[1], plural)}"
         return f"{name} {self._linked_phrases(head, int(plural))}"
 
     def _linked_phrases(self, head: int, form: int = 2) -> str:
@@ -226,8 +200,13 @@ class Speaker:
 
     def _links_of(self, unit: int) -> list[Link]:
         """A thing's links; one whose object has a link of its own comes last, what is held comes first."""
-        links = [link for link in self.links if link.subject == unit]
-        return sorted(links, key=lambda link: (bool(self._chain_of(link.object)), link.relation != "holding"))
+        return sorted(
+            self._chain_of(unit),
+            key=lambda link: (bool(self._chain_of(link.object)), link.relation != "holding"),
+        )
+
+    def _is_plural(self, unit: int) -> bool:
+        return len(self.units[unit].rows) > 1
 
     def _chain_of(self, unit: int) -> list[Link]:
         return [link for link in self.links if link.subject == unit]
@@ -258,8 +237,7 @@ class Speaker:
         self.relations.append((link.relation, *ends))
         for chained in self._chain_of(link.object):
             if self.dice.chance(70) and not self.telegram:
-                plural = len(self.units[link.object].rows) > 1
-                text += " that " + self._phrase(chained, int(plural))
+                text += " that " + self._phrase(chained, int(self._is_plural(link.object)))
             else:
                 text += " " + self._phrase(chained, 2)
         return text
@@ -276,11 +254,8 @@ class Speaker:
                 suits = NOUNS[subject.noun] <= verb.subjects and (
                     verb.objects is None or NOUNS[other.noun] <= verb.objects
                 )
-                if (
-                    verb.relation == link.relation
-                    and suits
-                    and not (verb.keeps and self._chain_of(link.object))
-                ):
+                chained = verb.keeps and self._chain_of(link.object)
+                if verb.relation == link.relation and suits and not chained:
                     ways.append(Way(verb.forms, keeps=verb.keeps, owned=verb.owned))
                     weights.append(5 if verb.owned > 10 else 2)
         prepositions = grammar.PREPOSITIONS.get((link.relation, link.swapped), ())
@@ -313,24 +288,24 @@ class Speaker:
         With `alone` only those that say something without a relation.
         """
         suiting = None
+        on_others = {i for name, i, _ in self.scene.relations if name == "on"}
+        held = {j for name, _, j in self.scene.relations if name == "holding"}
         for row in self.units[unit].rows:
             kind = self.scene.things[row].kind
             verbs = grammar.POSTURES[kind]
-            if any(name == "on" and i == row for name, i, _ in self.scene.relations):
+            if row in on_others:
                 verbs = grammar.ON_TOP_POSTURES.get(kind, ())
-            elif any(name == "holding" and j == row for name, _, j in self.scene.relations):
+            elif row in held:
                 verbs = tuple(verb for verb in verbs if verb in grammar.STATE_OF_VERB)
             suiting = verbs if suiting is None else tuple(verb for verb in suiting if verb in verbs)
         unfit = grammar.NEEDS_COMPANY if alone else ()
-        return [
-            verb for verb in suiting or () if (verb in grammar.STATE_OF_VERB) == states and verb not in unfit
-        ]
+        fit = [verb for verb in suiting or () if verb not in unfit]
+        return [verb for verb in fit if (verb in grammar.STATE_OF_VERB) == states]
 
     def _face_verb(self, unit: int) -> tuple[str, str, str]:
-        vehicles = NOUNS["vehicle"] | {"sledge"}
         kinds = {self.scene.things[row].kind for row in self.units[unit].rows}
         faces, looks, heads = grammar.FACE_VERBS[:3]
-        return self.dice.choice((faces, heads) if kinds <= vehicles else (faces, looks))
+        return self.dice.choice((faces, heads if kinds <= NOUNS["vehicle"] | {"sledge"} else looks))
 
     # --- names -----------------------------------------------------------------------------------
 
@@ -365,13 +340,8 @@ class Speaker:
             before.append(self._usually_first(grammar.COLOUR_WORDS[entity.colour]))
         noun = self._usually_first(grammar.NOUN_WORDS[entity.noun])[plural]
         last = self.entities[-1] if self.entities else None
-        if (
-            last
-            and last.noun == entity.noun
-            and before
-            and last.count == entity.count == 1
-            and self.dice.chance(50)
-        ):
+        again = last is not None and last.noun == entity.noun and last.count == entity.count == 1
+        if again and before and self.dice.chance(50):
             noun = "one"
         words = [*self._article(entity, owner, numbered, [*before, noun]), *before, noun]
         if person and entity.colour:
@@ -410,23 +380,21 @@ class Speaker:
         article = "" if plural else "an " if word[0] in "aeiou" else "a "
         if self.telegram:
             return f"in {word}"
-        return self.dice.choice(
-            (f"in {word}", f"in {article}{word} {coat}", f"wearing {article}{word} {coat}"), (4, 5, 2)
-        )
+        ways = f"in {word}", f"in {article}{word} {coat}", f"wearing {article}{word} {coat}"
+        return self.dice.choice(ways, (4, 5, 2))
 
     def _hovers(self, unit: int) -> bool:
-        """Whether all things of a unit are up in the sky."""
-        return all(
-            self.scene.things[row].kind in STATES["in the sky"]
-            and not any(name == "on" and i == row for name, i, _ in self.scene.relations)
-            for row in self.units[unit].rows
+        """Whether all things of a unit are up in the sky, over a place that has a ground."""
+        on_others = {i for name, i, _ in self.scene.relations if name == "on"}
+        things = self.scene.things
+        return self.scene.place in grammar.GROUNDS and all(
+            things[row].kind in STATES["in the sky"] and row not in on_others for row in self.units[unit].rows
         )
 
     def _over_place(self, unit: int) -> str:
         """Says the place by what is above it, which claims that this is in the sky, too."""
-        if self.scene.place not in grammar.PLACE_GROUNDS:
-            return self._place_now()
         self.place = self.scene.place
         self._say_state(unit, "in the sky")
         preposition = self.dice.choice(grammar.PREPOSITIONS["above", False])
-        return f" {preposition} the {self.dice.choice(grammar.PLACE_GROUNDS[self.place])}"
+        ground = self.dice.choice((self.place,))  # a throw, as in the worlds of before
+        return f" {preposition} the {ground}"

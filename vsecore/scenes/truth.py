@@ -153,46 +153,14 @@ class Form:
 
     def to_dict(self) -> dict[str, Any]:
         """The form in JSON's types; what is not said is left out."""
-        said: dict[str, Any] = {
-            "entities": [
-                {
-                    field: value
-                    for field, value in vars(entity).items()
-                    if value is not None and (field, value) != ("count", 1)
-                }
-                for entity in self.entities
-            ]
-        }
-        if self.relations:
-            said["relations"] = [list(relation) for relation in self.relations]
-        if self.place is not None:
-            said["place"] = self.place
-        if self.mark is not None:
-            said["mark"] = self.mark
-        return said
 
-    @classmethod
-    def from_dict(cls, said: dict[str, Any]) -> Form:
-        """The form that `to_dict` wrote.
+        def said(of: Entity | Form, usual: Entity | Form) -> dict[str, Any]:
+            return {name: x for name, x in vars(of).items() if x != getattr(usual, name)}
 
-        Raises:
-            ValueError: a field is unknown, missing or not what a form may hold.
-        """
-        unknown = set(said) - {"place", "entities", "relations", "mark"}
-        if unknown:
-            raise ValueError(f"A form has no field {sorted(unknown)[0]!r}.")
-        try:
-            relations = [tuple(relation) for relation in said.get("relations", ())]
-            if any(len(relation) != 3 for relation in relations):
-                raise TypeError("a relation is a name and two numbers")
-            return cls(
-                place=said.get("place"),
-                entities=tuple(Entity(**entity) for entity in said["entities"]),
-                relations=tuple(relations),
-                mark=said.get("mark"),
-            )
-        except (KeyError, TypeError) as problem:
-            raise ValueError(f"This is not a stored form ({problem}): {said!r}") from problem
+        entities = [{"noun": one.noun, **said(one, Entity(one.noun))} for one in self.entities]
+        relations = [list(relation) for relation in self.relations]
+        rest = {name: x for name, x in said(self, Form()).items() if name not in ("entities", "relations")}
+        return {"entities": entities, **({"relations": relations} if relations else {}), **rest}
 
 
 class Stated(Protocol):

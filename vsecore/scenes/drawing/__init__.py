@@ -69,29 +69,29 @@ def _sprite(
     return brush.finish(outline, facing == "left")
 
 
-@lru_cache(maxsize=2000)
-def _shadow(across: int, zoom: int, water: bool) -> Image.Image:
-    """A soft dark ellipse, as wide as a thing, that sets it on the ground."""
-    width, height = across * zoom, max(4, across // 7 + 3) * zoom
-    x = (np.arange(width) + 0.5 - width / 2) / (width / 2)
-    y = (np.arange(height) + 0.5 - height / 2) / (height / 2)
+def _soft(across: int, down: int, tone: Colour, middle: float, strength: int) -> Image.Image:
+    """An ellipse of light or shadow, opaque in the middle and faint at its edge."""
+    x = (np.arange(across) + 0.5 - across / 2) / (across / 2)
+    y = (np.arange(down) + 0.5 - down / 2) / (down / 2)
     distance = np.sqrt(x[None, :] ** 2 + y[:, None] ** 2)
-    alpha = np.clip(1.25 - 1.25 * distance, 0, 1) * (70 if water else 84)
-    tone = (30, 70, 110) if water else (52, 44, 70)
-    image = Image.new("RGBA", (width, height), (*tone, 0))
+    alpha = np.clip(middle - middle * distance, 0, 1) * strength
+    image = Image.new("RGBA", (across, down), (*tone, 0))
     image.putalpha(Image.fromarray(alpha.round().astype(np.uint8)))
     return image
 
 
+@lru_cache(maxsize=2000)
+def _shadow(across: int, zoom: int, water: bool) -> Image.Image:
+    """A soft dark ellipse, as wide as a thing, that sets it on the ground."""
+    tone, strength = ((30, 70, 110), 70) if water else ((52, 44, 70), 84)
+    return _soft(across * zoom, max(4, across // 7 + 3) * zoom, tone, 1.25, strength)
+
+
 @lru_cache(maxsize=200)
-def _glow(across: int, zoom: int, tone: tuple[int, int, int]) -> Image.Image:
+def _glow(across: int, zoom: int, tone: Colour) -> Image.Image:
     """A faint round light, wider by half than the sun or the star that gives it."""
     pixels = across * zoom + 2 * (across // 4) * zoom
-    line = (np.arange(pixels) + 0.5 - pixels / 2) / (pixels / 2)
-    distance = np.sqrt(line[None, :] ** 2 + line[:, None] ** 2)
-    image = Image.new("RGBA", (pixels, pixels), (*tone, 0))
-    image.putalpha(Image.fromarray((np.clip(1 - distance, 0, 1) * 100).round().astype(np.uint8)))
-    return image
+    return _soft(pixels, pixels, tone, 1, 100)
 
 
 def _paste(
