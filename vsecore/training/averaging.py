@@ -29,9 +29,8 @@ class Averaging:
         steps: how many steps an epoch has.
 
     Attributes:
-        begins: how many steps of an epoch are done at its first snapshot; without snapshots, `steps`. No
-            checkpoint is written between there and the end of the epoch, so that none has to hold half an
-            average.
+        begins: how many steps of an epoch are done at its first snapshot. No checkpoint is written after it,
+            until the epoch ends, so that none has to hold half an average.
 
     Source: Izmailov et al. 2018 (SWA); within each epoch as in Bleeker, Yates and de Rijke 2023 (LTD),
     section 4.2. LTD's released code continues each time from the average.

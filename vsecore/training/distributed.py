@@ -26,11 +26,8 @@ def make_accelerator(
 ) -> Accelerator:
     """Make the `Accelerator` for this machine: a CPU, a GPU, or as many of them as there are processes.
 
-    Args:
-        device: "auto" uses a GPU if there is one.
-        precision: "auto" uses bfloat16 if the GPU has it in hardware, else float32.
-        find_unused_parameters: whether some weights get no gradient in some epochs, for which several
-            processes then must not wait.
+    With `find_unused_parameters`, processes do not wait for weights that get no gradient in some epochs. The
+    rest is as in `Settings`.
     """
     if not dist.is_initialized():
         # accelerate keeps its first settings as long as the process lives; a notebook may need others.
@@ -56,10 +53,7 @@ def best_device() -> torch.device:
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one that prints and writes; true if there is only one.
-
-    The answer is the same before and after `fit` has brought the processes together.
-    """
+    """Whether this process is the one that prints and writes, also before `fit` has brought them together."""
     return int(os.environ.get("RANK", "0")) == 0  # set by torchrun and accelerate launch
 
 

@@ -90,26 +90,18 @@ def describe_data(
 
 
 def check_features(run: Path, trained: Mapping[str, Any], source: object, data: Dataset) -> None:
-    """Refuse features that a run cannot read, since another network made them.
+    """Refuse data from some source that a run in a folder cannot read, since another network made them.
 
-    Args:
-        run: the run's folder, for the message.
-        trained: what `describe_data` returned when it was trained.
-        source: where `data` is from, for the message.
-        data: what it is to read now.
-
-    Raises:
-        ValueError: they have another width, or both networks are known and differ.
+    `trained` is what `describe_data` returned when the run was trained; older runs do not name the network.
     """
-    if data.feature_dim != trained["feature_dim"]:
+    then, now = trained.get("network", ""), data.network
+    reads, has = f"width {trained['feature_dim']}", f"width {data.feature_dim}"
+    if reads == has and then and now:
+        reads, has = then, now
+    if reads != has:
         raise ValueError(
-            f"{run} reads features of width {trained['feature_dim']}, and {source} has {data.feature_dim}: "
-            "name features of the network that it was trained with"
-        )
-    if "" not in (data.network, trained.get("network", "")) and data.network != trained["network"]:
-        raise ValueError(
-            f"{run} reads features of {trained['network']}, and those of {source} are of {data.network}: "
-            "name features of the network that it was trained with"
+            f"{run} reads features of {reads}, and {source} has features of {has}: name features of the "
+            "network that it was trained with"
         )
 
 

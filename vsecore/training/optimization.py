@@ -57,10 +57,7 @@ def make_schedule(
 
 
 def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
-    """Bring a new schedule to its state after some steps.
-
-    A schedule depends only on the number of steps, so a checkpoint need not keep it.
-    """
+    """Bring a new schedule to its state after some steps, on which alone it depends."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         for _ in range(steps):
@@ -81,14 +78,10 @@ def check_weights(system: nn.Module, step: int, learning_rate: float) -> None:
 
 
 class LossMeter:
-    """Adds up the terms of an epoch's losses and checks that they stay finite.
+    """Adds up the terms of an epoch's losses and checks that they stay finite, both on the losses' device.
 
-    Both happen on the losses' device. Reading a number from a GPU waits until the GPU has finished all its
-    work, so numbers are read only every fifty steps.
-
-    Args:
-        totals: the sums over the epoch's steps before the run was resumed, by the term's name.
-        device: where the losses are.
+    Reading a number from a GPU waits until the GPU has finished all its work, so numbers are read only every
+    fifty steps. `totals` are the sums before the run was resumed, by the term's name.
     """
 
     def __init__(self, totals: Mapping[str, float], device: torch.device) -> None:

@@ -36,9 +36,8 @@ def fit_in_rounds(
     split finds the hard negatives of the training split. Then the system is trained by the recipe's losses
     on these, from new weights (or the first round's, if it keeps them). The seed is the same in both rounds.
 
-    Everything that `fit` says of a run that is stopped and resumed holds for the whole: a run that was killed
-    in the first round, in mining or in the second round ends with the same bits on a CPU. Several
-    processes train both rounds together; one of them mines for all.
+    What `fit` says of a run that is stopped and resumed holds for the whole, mining too. Several processes
+    train both rounds together; one of them mines for all.
 
     Args:
         recipe: what to train.

@@ -30,10 +30,7 @@ class System(nn.Module):
         weights: the factor of each loss in the sum, by its name.
         frozen_epochs: the pretrained weights stay as they are for so many epochs.
         embed_at_a_time: the encoders' micro-batch (gradient caching), see `VSE.forward`; None: the whole
-            batch.
-
-    Raises:
-        ValueError: a layer of the model normalises over the whole batch, which is then never there at once.
+            batch, as it must be if a layer normalises over it.
     """
 
     def __init__(
@@ -64,11 +61,7 @@ class System(nn.Module):
     def build(
         cls, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
     ) -> System:
-        """Build the system that a recipe describes, with new weights from torch's global generator.
-
-        Raises:
-            ValueError: recipe and data do not fit.
-        """
+        """Build the system that a recipe describes, with new weights from torch's global generator."""
         model = recipe.build(data.feature_dim, tokenizer, vectors)
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
