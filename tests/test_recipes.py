@@ -32,6 +32,7 @@ def test_recipes_from_pixels_name_the_weights_that_they_begin_with():
 def test_override_reads_text_as_the_field_wants_it():
     changed = get("vsepp_grid_bert").override(
         {
+            "name": "7",
             "dim": "64",
             "training.epochs": "3",
             "losses.triplet.margin": "1",
@@ -43,7 +44,7 @@ def test_override_reads_text_as_the_field_wants_it():
             "image.pool.k": "5",
         }
     )
-    assert (changed.dim, changed.training.epochs) == (64, 3)
+    assert (changed.name, changed.dim, changed.training.epochs) == ("7", 64, 3)
     assert changed.losses == (Part("triplet", {"margin": 1, "siblings_are_negatives": True}, 0.5),)
     assert changed.text.encoder.options == {"weights": "/some/where"}
     assert changed.training.schedule == "cosine"
