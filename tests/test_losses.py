@@ -31,7 +31,6 @@ from vsecore.losses import (
     triplet,
     uniformity,
 )
-from vsecore.losses.pairs import check_pairs
 from vsecore.registry import names_read
 
 SIBLING = [name for name in LOSSES if LOSSES.takes(name, "siblings_are_negatives")]
@@ -245,59 +244,41 @@ PAIRS = torch.eye(2, dtype=torch.bool)
 
 @pytest.mark.parametrize("loss", [triplet, info_nce, adopt, alignment, uniformity])
 @pytest.mark.parametrize(
-    ("name", "given"),
-    [("scores", (one, None)) for one in (ROW, S.long(), S[:0], S[None])]
-    + [("positives", (S, one)) for one in (S, PAIRS[:1], PAIRS & False, PAIRS | PAIRS[:1], PAIRS.int())]
-    + [("positives", (S[:1], None)), ("positives", (S, torch.tensor([[True, False]] * 2)))],
+    ("name", "scores", "positives"),
+    [
+        *[("scores", scores, None) for scores in (ROW, S.long(), S[:0], S[None])],
+        *[("positives", S, wrong) for wrong in (S, PAIRS[:1], PAIRS & False, PAIRS & PAIRS[:1], PAIRS.int())],
+        ("positives", S[:1], None),
+        ("positives", S, torch.tensor([[True, False]] * 2)),
+    ],
 )
-def test_a_batch_that_cannot_be_learned_from_is_named(loss, name, given):
-    if (
-        given[1] is not None
-        and given[1].dtype == torch.bool
-        and given[1].shape == (2, 2)
-        and given[1].any(0).all()
-    ):
-        given = given[0], torch.tensor([[True, True], [False, False]])
-    with pytest.raises(ValueError, match=name):
-        loss(given[0], positives=given[1])
-    with pytest.raises(ValueError, match=name):
-        check_pairs(*given)
+def test_a_batch_that_cannot_be_learned_from_is_named(loss, name, scores, positives):
+    with pytest.raises(ValueError, match=f"^{name} "):
+        loss(scores, positives=positives)
 
 
 @pytest.mark.parametrize(
     ("name", "call"),
     [
         ("reduction", lambda: triplet(S, reduction="none")),
-        ("margin", lambda: triplet(S, margin=-0.1)),
         ("temperature", lambda: info_nce(S, 0.0)),
         ("rule", lambda: uniformity(S, "guessed")),
         ("negatives", lambda: adopt(S, negatives=True)),
         ("online_text", lambda: offline_triplet(ROW, S, ROW, ROW, ROW)),
         ("swapped_pair", lambda: adaptive_offline_quintuplet(*[ROW] * 6, ROW[:1])),
-        ("alpha", lambda: adaptive_offline_quintuplet(*[ROW] * 7, alpha=0.0)),
-        ("y", lambda: mmd(X[0], X)),
         ("y", lambda: mmd(X[0], X[0][:, :2])),
-        ("gamma", lambda: mmd(X[0], X[0], 0.0)),
         ("slots", lambda: set_diversity(X[0])),
         ("slots", lambda: gram_diversity(X[:0])),
         ("t", lambda: soft_contrastive(X, X[0], 1.0, 1.0)),
         ("positives", lambda: soft_contrastive(X, X[:1], 1.0, 1.0)),
-        ("samples", lambda: sample_gaussians(S, S, 0)),
         ("log_variance", lambda: sample_gaussians(S, S[:1], 1)),
         ("captions", lambda: node_pooling_loss(X, X[:, :2], S)),
-        ("scores", lambda: node_pooling_loss(X, X, S[:1])),
-        ("v", lambda: node_cross_attention_loss(X.long(), None, X, None, S)),
         ("t_mask", lambda: node_cross_attention_loss(X, MASK, X, MASK & False, S)),
-        ("t", lambda: node_cross_attention_loss(X, None, X[..., :2], None, S)),
-        ("pools", lambda: NodePooling(4, 0)),
         ("x", lambda: NodePooling(5, 2)(X)),
-        ("mask", lambda: NodePooling(4, 2)(X, MASK & False)),
         ("target", lambda: reconstruction_loss(S, S[:, :1])),
-        ("words", lambda: captioning_loss(X, WORD[:, :2], MASK)),
         ("mask", lambda: captioning_loss(X, WORD, MASK.int())),
         ("tokens", lambda: build("captioning").decoder(X[..., :3], None, WORD[0], ROW.long())),
         ("x", lambda: build("captioning").decoder(X, None, WORD, ROW.long())),
-        ("tokens", lambda: build("input_target").decoder(X[:, 0, :3], X[0])),
         ("captions", lambda: build("input_target").decoder(X[..., :3], WORD)),
     ],
 )

@@ -10,7 +10,7 @@ from course.verdicts import DATA, in_short
 from coursebook.evidence import counted
 from studies import ridge, study
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, claims, missing, outcomes, side_by_side, studied
+from vsecore.experiments import claims, missing, outcomes, side_by_side, studied
 from vsecore.experiments.catalogue import BY_WORK
 from vsecore.recipes import RECIPES, get
 
@@ -139,27 +139,6 @@ def test_the_bars_of_the_tally_add_up_to_the_claims_and_its_words_count_them():
 
 
 # Ideas combined.
-
-
-def test_what_others_add_to_2ad_leaves_the_rest_of_it_as_it_is():
-    experiment = EXPERIMENTS["combined"]
-    plain = get("2ad_region_gru")
-    for arm in experiment.arms:
-        (system,) = experiment.systems(arm, "region")
-        recipe = get(system.recipes[0])
-        assert recipe.losses[0] == plain.losses[0]
-        assert (recipe.image.pool, recipe.text.pool) == (plain.image.pool, plain.text.pool)
-        assert (recipe.training, recipe.similarity) == (plain.training, plain.similarity)
-        assert recipe.learns_offline == bool(experiment.arms[arm].mined_by)
-        assert recipe.predicts_targets == ("latent" in arm or "three" in arm)
-        assert (recipe.image.reasoner is not None) == ("relations" in arm or "three" in arm)
-
-
-def test_all_three_ideas_are_those_that_stand_alone_in_other_arms():
-    together = get("2ad_region_gru+relations+latent_and_offline")
-    alone = [get(f"2ad_region_gru+{variant}") for variant in ("latent", "offline")]
-    assert together.losses == (*alone[0].losses, alone[1].losses[1])
-    assert together.image.reasoner == get("2ad_region_gru+relations").image.reasoner
 
 
 def test_a_claim_on_the_combination_that_nobody_trained_says_what_it_takes(tmp_path):
