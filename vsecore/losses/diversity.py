@@ -36,11 +36,11 @@ def set_diversity(slots: Sets) -> Tensor:
     """
     x = unit(widened(slots))
     with torch.autocast(x.device.type, enabled=False):
-        near = (-SHARPNESS * squared_distances(x, x)).exp()  # (B, K, K)
+        kernel = (-SHARPNESS * squared_distances(x, x)).exp()  # (B, K, K)
     count = x.shape[1]
     if count == 1:
-        return 0 * near.sum()  # still a part of the graph
-    return near.triu(1).sum((1, 2)).mean() / (count * (count - 1) / 2)
+        return 0 * kernel.sum()  # still a part of the graph
+    return kernel.triu(1).sum((1, 2)).mean() / (count * (count - 1) / 2)
 
 
 @checked
@@ -56,8 +56,8 @@ def gram_diversity(slots: Sets) -> Tensor:
     x = unit(widened(slots))
     count = x.shape[1]
     with torch.autocast(x.device.type, enabled=False):
-        own = torch.eye(count, dtype=torch.bool, device=x.device)
-        squares = torch.where(own, 0, x @ x.mT).square().sum((1, 2))  # (B,)
+        diagonal = torch.eye(count, dtype=torch.bool, device=x.device)
+        squares = torch.where(diagonal, 0, x @ x.mT).square().sum((1, 2))  # (B,)
     return root(squares).mean() / count**2
 
 

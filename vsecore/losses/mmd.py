@@ -51,10 +51,10 @@ def mmd(
 
 def _mean_kernel(x: Tensor, y: Tensor, gamma: float, squared: bool) -> Tensor:
     """The mean of the kernel over all pairs, some rows at a time."""
-    far = squared_distances if squared else distances
+    distance = squared_distances if squared else distances
 
     def total(part: Tensor, y: Tensor) -> Tensor:
-        return far(part, y).mul(-gamma).exp().sum()
+        return distance(part, y).mul(-gamma).exp().sum()
 
     rows = max(1, KEPT // len(y))
     if len(x) <= rows:

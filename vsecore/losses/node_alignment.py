@@ -87,12 +87,12 @@ def node_pooling_loss(
     pictures, captions = widened(pictures), widened(captions)
     hardest = _hardest(scores, positives)
     with torch.autocast(pictures.device.type, enabled=False):  # half precision keeps two digits
-        own = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)   cosine, pool by pool
-        caption = own.gather(2, hardest.caption.expand(len(own), -1).unsqueeze(2))  # (P, B, 1)
-        picture = own.gather(1, hardest.picture.expand(len(own), -1).unsqueeze(1))  # (P, 1, C)
+        cosines = torch.einsum("bpd,cpd->pbc", unit(pictures), unit(captions))  # (P, B, C)
+        caption = cosines.gather(2, hardest.caption.expand(len(cosines), -1).unsqueeze(2))  # (P, B, 1)
+        picture = cosines.gather(1, hardest.picture.expand(len(cosines), -1).unsqueeze(1))  # (P, 1, C)
         caption = torch.where(hardest.of_picture.unsqueeze(1), caption, -torch.inf)
         picture = torch.where(hardest.of_caption, picture, -torch.inf)
-        cost = (margin + caption - own).relu() + (margin + picture - own).relu()  # (P, B, C)
+        cost = (margin + caption - cosines).relu() + (margin + picture - cosines).relu()  # (P, B, C)
         return torch.where(hardest.positives, cost, 0).sum()
 
 

@@ -234,17 +234,17 @@ class OfflineTriplet(Loss):
 
     def forward(self, step: Step) -> Tensor:
         """Return the loss, a scalar; raise a ValueError if the step has no offline negatives."""
-        found = Similarities.of(step)
+        similarities = Similarities.of(step)
         if step.epoch < self.warmup_epochs:
             return triplet(step.scores, self.margin, hardest=False, positives=step.positives)
         if not self.online:
-            none = torch.full_like(found.positive, -torch.inf)
-            found = found._replace(online_text=none, online_image=none)
-        return self.of(found, step)
+            none = torch.full_like(similarities.positive, -torch.inf)
+            similarities = similarities._replace(online_text=none, online_image=none)
+        return self.of(similarities, step)
 
-    def of(self, found: Similarities, step: Step) -> Tensor:
+    def of(self, similarities: Similarities, step: Step) -> Tensor:
         """Return the loss of seven similarities after the warm-up, a scalar."""
-        return offline_triplet(*found[:5], margin=self.margin, offline_margin=self.offline_margin)
+        return offline_triplet(*similarities[:5], margin=self.margin, offline_margin=self.offline_margin)
 
 
 class OfflineQuintuplet(OfflineTriplet):
@@ -269,11 +269,11 @@ class OfflineQuintuplet(OfflineTriplet):
         super().__init__(margin, offline_margin, warmup_epochs, online)
         self.online_quintuplet = online_quintuplet
 
-    def of(self, found: Similarities, step: Step) -> Tensor:
+    def of(self, similarities: Similarities, step: Step) -> Tensor:
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
-            found = found._replace(offline_pair=pair, swapped_pair=swapped)
-        return offline_quintuplet(*found, margin=self.margin, offline_margin=self.offline_margin)
+            similarities = similarities._replace(offline_pair=pair, swapped_pair=swapped)
+        return offline_quintuplet(*similarities, margin=self.margin, offline_margin=self.offline_margin)
 
 
 class AdaptiveOfflineQuintuplet(OfflineTriplet):
@@ -300,9 +300,9 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
         self.weights: Weights = weights
         self.against: Against = against
 
-    def of(self, found: Similarities, step: Step) -> Tensor:
+    def of(self, similarities: Similarities, step: Step) -> Tensor:
         return adaptive_offline_quintuplet(
-            *found,
+            *similarities,
             margin=self.margin,
             offline_margin=self.offline_margin,
             beta=self.beta,

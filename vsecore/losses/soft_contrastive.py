@@ -72,8 +72,8 @@ def soft_contrastive(
         positives = torch.eye(b, dtype=torch.bool, device=v.device)
     with torch.autocast(v.device.type, enabled=False):
         dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
-        apart = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
-        logits = (shift - scale * apart).view(b, j, c, n)
+        distance = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
+        logits = (shift - scale * distance).view(b, j, c, n)
         # 1 − σ(x) is σ(−x), so that one formula serves what belongs together and what does not.
         signed = torch.where(positives[:, None, :, None], logits, -logits)
         log_probabilities = logsigmoid(signed).logsumexp((1, 3)) - math.log(j * n)  # (B, C)

@@ -159,8 +159,8 @@ class GaussianPool(SetPool):
         check_elements(x, mask, self.predict.dim)
         whole = cast(nn.Module, self.global_pool)(x, mask)  # (B, D)
         means = self.predict(x, whole, mask).squeeze(1)  # (B, D)
-        _, found = weighted_means(self.attend, x, mask)  # (B, 1, D)
-        return means, {"log_variance": self.project(found.squeeze(1)) + self.project_global(whole)}
+        _, spread = weighted_means(self.attend, x, mask)  # (B, 1, D)
+        return means, {"log_variance": self.project(spread.squeeze(1)) + self.project_global(whole)}
 
 
 class ProjectedPool(nn.Module):

@@ -51,9 +51,9 @@ class AdaPool(nn.Module):
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
         size = wide.square() + mean.square()  # (B, N, D)
         dice = 2 * wide * mean / torch.where(size == 0, 1, size)  # (B, N, D)   of 0 and 0 it is 0
-        near = (softmax_over_real(dice, mask) * wide).sum(1)  # (B, D)
-        high = (softmax_over_real(wide, mask) * wide).sum(1)  # (B, D)
-        return torch.lerp(high, near, self.beta.to(wide.dtype).sigmoid()).to(x.dtype)  # (B, D)
+        soft_mean = (softmax_over_real(dice, mask) * wide).sum(1)  # (B, D)
+        soft_maximum = (softmax_over_real(wide, mask) * wide).sum(1)  # (B, D)
+        return torch.lerp(soft_maximum, soft_mean, self.beta.to(wide.dtype).sigmoid()).to(x.dtype)  # (B, D)
 
 
 class LIPPool(nn.Module):

@@ -76,8 +76,8 @@ def shares(
     weights = raw_weights(affinities, smooth, negative_slope, context_mask)
     if choose is not None:
         weights *= choose(weights)
-    found = (weights / weights.sum(1, keepdim=True)).squeeze(-1)  # (B, S, L)
-    return found if query_mask is None else torch.where(query_mask.unsqueeze(1), found, 0)
+    weights = (weights / weights.sum(1, keepdim=True)).squeeze(-1)  # (B, S, L)
+    return weights if query_mask is None else torch.where(query_mask.unsqueeze(1), weights, 0)
 
 
 def attended_cosines(

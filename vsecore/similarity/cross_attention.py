@@ -107,8 +107,8 @@ class CrossAttention(Similarity):
             Padding has 0. Without gradient.
         """
         context, query, cosines = self._meet(v, t)
-        found = shares(cosines, self.smooth, self.negative_slope, context.mask, query.mask)  # (B, S, L)
-        return found.mT if self.direction == "t2i" else found
+        weights = shares(cosines, self.smooth, self.negative_slope, context.mask, query.mask)  # (B, S, L)
+        return weights.mT if self.direction == "t2i" else weights
 
     def _meet(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor]:
         """Return context, query and cosines (B, S, L, 1), row by row."""

@@ -103,8 +103,8 @@ class FocalAttention(Similarity):
         pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
         cosines, choose = row_cosines(context, query), self._choice(context)
-        found = shares(cosines, self.smooth, NEGATIVE_SLOPE, context.mask, query.mask, choose)  # (B, S, L)
-        return found.mT if direction == "t2i" else found
+        weights = shares(cosines, self.smooth, NEGATIVE_SLOPE, context.mask, query.mask, choose)  # (B, S, L)
+        return weights.mT if direction == "t2i" else weights
 
     def _mean_cosine(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:
         """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
