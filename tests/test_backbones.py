@@ -1,10 +1,8 @@
 """Networks that have seen many pictures: their weights come from files that may be anything."""
 
 import hashlib
-import os
 import pickle
 import re
-import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -83,28 +81,6 @@ def test_a_pickle_of_the_hub_is_never_read(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(FileNotFoundError, match=r"has no open_clip_model.safetensors for test_resnet"):
         load_backbone("test_resnet")
     assert asked == ["open_clip_model.safetensors"]
-
-
-class Program:
-    """What a pickle can do when it is read."""
-
-    def __reduce__(self) -> tuple:
-        return print, ("this ran",)
-
-
-def test_published_weights_that_are_a_program_do_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    url = torchvision.models.get_model_weights("squeezenet1_1").DEFAULT.url
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
-    path.parent.mkdir(parents=True)
-    torch.save({"weight": Program()}, path)
-    with pytest.raises(ValueError, match=r"squeezenet1_1.*\.pth cannot be read as weights"):
-        load_backbone("torchvision/squeezenet1_1")
-    assert "this ran" not in capsys.readouterr().out
-    torch.save(torchvision.models.get_model("squeezenet1_1", weights=None).state_dict(), path)
-    assert load_backbone("torchvision/squeezenet1_1").kind == "grid"
 
 
 @pytest.mark.parametrize("name", ["resnet152", "vit_b_16"])
@@ -208,18 +184,11 @@ def test_a_tensor_that_is_no_plain_weight_is_named(
 
 
 def test_weights_of_another_network_are_named_with_their_tensor(tmp_path: Path, good: Weights) -> None:
-    path = tmp_path / "w.safetensors"
-    for weights, named in (
-        ({name: tensor for name, tensor in good.items() if name != ANY}, ANY),
-        ({**good, "head.other": torch.zeros(1)}, "head.other"),
-    ):
-        save_file(weights, path)
+    fewer = {name: tensor for name, tensor in good.items() if name != ANY}
+    for weights, named in ((fewer, ANY), ({**good, "head.other": torch.zeros(1)}, "head.other")):
+        save_file(weights, tmp_path / "w.safetensors")
         with pytest.raises(ValueError, match=rf"w.safetensors .*{named}"):
-            load_backbone("test_resnet", path)
-    for content in ([1, 2], 3.5, None, torch.zeros(3), "weights"):
-        torch.save(content, tmp_path / "w.pth")
-        with pytest.raises(ValueError, match=r"w.pth cannot be read as weights"):
-            load_backbone("test_resnet", tmp_path / "w.pth")
+            load_backbone("test_resnet", tmp_path / "w.safetensors")
 
 
 class Marker:
@@ -264,15 +233,10 @@ def flipped_inside(content: bytes) -> bytes:
     [
         lambda path: edit(path, flipped_inside),
         lambda path: edit(path, lambda content: content[: len(content) // 2]),
-        lambda path: edit(path, lambda content: content[:-10]),
-        lambda path: edit(path, lambda content: content[:10]),
         lambda path: edit(path, lambda content: b""),
-        lambda path: edit(path, lambda content: b"hello"),
         lambda path: edit(path, lambda content: b"<!DOCTYPE html><html><body>404</body></html>"),
-        lambda path: edit(path, lambda content: b"PK\3\4" + bytes(100)),
         lambda path: edit(path, lambda content: pickle.dumps({"weight": 3})),
         lambda path: torch.save(nn.Linear(2, 2), path),
-        lambda path: tarfile.open(path, "w").close(),
     ],
 )
 @pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
@@ -317,26 +281,3 @@ def test_the_weights_of_tensorflows_mobilenet_are_known(photographs: Path) -> No
     path = photographs / "weights" / "mobilenetv2_100_same.safetensors"
     with pytest.raises(ValueError, match="weights of mobilenetv2_100_same"):
         load_backbone("mobilenetv2_100", path)
-
-
-def test_what_is_no_file_of_weights_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.mkfifo(tmp_path / "w.pth")
-    for path in (tmp_path / "w.pth", tmp_path, tmp_path / "nowhere.pth"):
-        with pytest.raises(FileNotFoundError, match="no weights file"):
-            load_backbone("test_resnet", path)
-    (tmp_path / "model.safetensors").write_bytes(b"not whole")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, allow_patterns: str(tmp_path))
-    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as weights"):
-        load_backbone("test_resnet")
-
-
-def test_a_network_that_gives_several_maps_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    network = timm.create_model("test_resnet")
-    save_file(network.state_dict(), tmp_path / "w.safetensors")
-    monkeypatch.setattr(type(network), "forward_features", lambda self, pictures: [pictures, pictures])
-    with pytest.raises(ValueError, match="ResNet gives several maps at once"):
-        load_backbone("test_resnet", tmp_path / "w.safetensors")

@@ -19,10 +19,10 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli
-from vsecore.data import collections, files, sources
+from vsecore.data import collections, sources
 from vsecore.data.download import download
 from vsecore.data.karpathy import check_photographs
-from vsecore.data.sources import COLLECTIONS, Archive, Collection
+from vsecore.data.sources import COLLECTIONS, Collection
 from vsecore.data.unpacking import read_receipt, unpack
 
 BODY = random.Random(0).randbytes(300_000)
@@ -171,17 +171,6 @@ def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept
     assert site.asked[-1]["Range"] == "bytes=5000-" and (tmp_path / "file.zip").read_bytes() == BODY
 
 
-def test_each_wait_is_twice_the_one_before(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("vsecore.data.download.LONGEST_PAUSE", 6.0)
-    monkeypatch.setattr("vsecore.data.download.time", SimpleNamespace(sleep=waits.append))
-    site.drops = [0] * 5
-    fetch(site, tmp_path)
-    assert waits == [1, 2, 4, 6, 6]
-
-
 def test_what_will_not_come_is_told_and_leaves_nothing(site: Site, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=rf"{site.address}/nothing.zip: the server answers 404"):
         fetch(site, tmp_path, "nothing.zip")
@@ -261,45 +250,6 @@ def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"a.zip cannot be unpacked: .*a path inside"):
         unpack(archive, ("good",), tmp_path)  # also if that member is not wanted
     assert left(tmp_path) == ["a.zip"]
-
-
-def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
-    locked = bytearray(zipped(tmp_path / "b.zip", {"a": b"x"}).read_bytes())
-    locked[locked.index(b"PK\x01\x02") + 8] |= 1  # a flag in the list of members
-    (tmp_path / "b.zip").write_bytes(locked)
-    with pytest.raises(ValueError, match="encrypted"):
-        unpack(tmp_path / "b.zip", ("",), tmp_path / "out")
-
-
-def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: Path) -> None:
-    bomb = zipped(tmp_path / "a.zip", {"a": bytes(3_000_000)})
-    raw = bytearray(bomb.read_bytes())
-    at = raw.index(b"PK\x01\x02") + 24  # the size in the central directory
-    raw[at : at + 4] = (1000).to_bytes(4, "little")
-    bomb.write_bytes(raw)
-    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
-        unpack(bomb, ("",), tmp_path / "out")
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path != bomb]
-
-
-def test_damaged_archives_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    content = {"a": random.Random(1).randbytes(500), "b": b"x" * 500}
-    whole = zipped(tmp_path / "a.zip", content).read_bytes()
-    chance = random.Random(2)
-    for turn in range(60):
-        raw = bytearray(whole)
-        if turn % 3:
-            raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
-        else:
-            del raw[chance.randrange(len(raw)) :]
-        (tmp_path / "b.zip").write_bytes(raw)
-        out = tmp_path / f"out{turn}"
-        try:
-            unpack(tmp_path / "b.zip", ("",), out)
-        except ValueError as error:
-            assert "b.zip cannot be unpacked" in str(error)
-        for path in out.rglob("*"):
-            assert path.name not in content or path.read_bytes() == content[path.name]
 
 
 def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> None:
@@ -408,14 +358,6 @@ def test_check_names_every_lost_file_and_the_command_that_brings_it_back(site: S
     assert check_photographs(coco).lost == ["val2014: all 12 missing"]
 
 
-def test_a_damaged_receipt_is_told(site: Site, coco: Path) -> None:
-    collections.get("coco", coco, base=site.address, say=str)
-    receipt = coco / "val2014.zip.receipt.json"
-    receipt.write_text(receipt.read_text().replace("val2014/COCO_val2014_000000000003", "../3"))
-    (problem,) = check_photographs(coco).problems
-    assert f"Delete {receipt}" in problem
-
-
 def test_a_file_that_has_changed_since_its_first_download_is_refused(site: Site, coco: Path) -> None:
     collections.get("coco", coco, base=site.address, delete_archives=True, say=str)
     other = bytearray(site.bodies["/val2014.zip"])
@@ -439,21 +381,6 @@ def test_an_archive_that_was_put_there_by_hand_is_used(site: Site, coco: Path) -
         collections.get("coco", coco, base=site.address, say=str)
 
 
-def test_a_wrong_zip_file_names_what_to_delete(
-    site: Site, coco: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.bodies["/val2014.zip"] = b"PK, or so it says"
-    with pytest.raises(ValueError, match=r"delete .*val2014.zip, and give vse data get"):
-        collections.get("coco", coco, base=site.address, only=["val2014.zip"], say=str)
-    with pytest.raises(ValueError, match=r"--only is 'x'"):
-        collections.get("coco", coco, only=["x"])
-    (coco / "val2014.zip").unlink()
-    archive = Archive("http://x/val2014.zip", ("val2014/",), "", sha256="0" * 64)  # as its publisher says
-    monkeypatch.setitem(sources.COLLECTIONS, "coco", Collection("dataset_coco.json", (archive,)))
-    with pytest.raises(ValueError, match="sha256"):
-        collections.get("coco", coco, base=site.address, say=str)
-
-
 def test_pictures_behind_a_form_are_explained_step_by_step(site: Site, coco: Path, tmp_path: Path) -> None:
     folder = tmp_path / "flickr30k"
     entries = [
@@ -471,24 +398,6 @@ def test_pictures_behind_a_form_are_explained_step_by_step(site: Site, coco: Pat
         (folder / "flickr30k-images" / f"{i}.jpg").write_bytes(jpeg(i))
     code, said = run("data", "get", "flickr30k", "--root", folder, "--from", site.address)
     assert code == 0 and said.endswith(f"next: vse data check {folder}\n")
-
-
-def test_where_the_authors_server_has_gone_the_form_is_explained(site: Site, tmp_path: Path) -> None:
-    site.bodies["/caption_datasets.zip"] = zipped(
-        tmp_path / "f.zip", {"dataset_flickr8k.json": b"{}"}
-    ).read_bytes()
-    code, said = run("data", "get", "flickr8k", "--root", tmp_path / "f", "--from", site.address)
-    assert code == 1 and "Flickr8k_Dataset.zip: the server answers 404" in said
-    assert "Put it into" in said
-    site.bodies["/Flickr8k_Dataset.zip"] = b"<html>We have moved</html>"
-    code, said = run("data", "get", "flickr8k", "--root", tmp_path / "f", "--from", site.address)
-    assert code == 1 and "<html>We have moved" in said and "Put it into" in said
-
-
-def test_two_processes_do_not_write_one_file(site: Site, coco: Path) -> None:
-    coco.mkdir()
-    with files.locked(coco, "is downloading into"), pytest.raises(BlockingIOError, match="another process"):
-        collections.get("coco", coco, base=site.address, say=str)
 
 
 def test_every_address_is_official_and_no_digest_is_invented() -> None:

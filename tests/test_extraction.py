@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -16,10 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from vsecore.data import decoding, feature_folder, files
@@ -109,21 +106,6 @@ def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(
         extract(splits, tiny, folder, device="cpu")
 
 
-def test_patches_of_a_vit_are_extracted(splits: dict, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    save_file(timm.create_model("test_vit").state_dict(), tmp_path / "w.safetensors")
-    vit = load_backbone("test_vit", tmp_path / "w.safetensors")
-    folder = extract(splits, vit, tmp_path / "features", batch_size=6, device="cpu", dtype="float32")
-    data = open_precomp(folder)
-    assert data.feature_kind == "patch" and data.train.pictures.dtype == np.float32
-    assert data.train.pictures.shape == (6, vit.elements, vit.feature_dim)
-    pixels = [decoding.decode_picture(path, vit.picture_size) for path in splits["train"].files]
-    with torch.inference_mode():
-        seen = vit(torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)).numpy()
-    assert np.allclose(data.train.pictures[np.arange(6)], seen, rtol=1e-3, atol=1e-3)
-    assert not list(folder.glob("*_boxes.npy"))
-
-
 @pytest.mark.parametrize("broken", ["train3.jpg", "val1.jpg", "test0.jpg"])
 def test_an_interrupted_extraction_ends_as_if_never_interrupted(
     splits: dict, tiny: Backbone, tmp_path: Path, broken: str
@@ -205,28 +187,6 @@ def test_two_that_extract_at_once_do_the_work_once(
     assert sum(seen) == 10
     assert contents(tmp_path / "both") == contents(whole)
     assert "another process" in capsys.readouterr().err
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
-def test_a_process_that_is_killed_lets_go_of_its_folder(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
-    folder = tmp_path / "features"
-    folder.mkdir()
-    hold = (
-        "import fcntl, sys, time; file = open(sys.argv[1], 'ab'); fcntl.flock(file, fcntl.LOCK_EX); "
-        "print(flush=True); time.sleep(60)"
-    )
-    other = subprocess.Popen(
-        [sys.executable, "-c", hold, folder / files.LOCK], stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdout is not None and other.stdout.readline() == "\n"
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(extract, splits, tiny, folder, device="cpu")
-        time.sleep(0.3)
-        assert not waiting.done()
-        other.kill()
-        other.communicate()
-        assert waiting.result(60) == folder
-    assert not (folder / files.LOCK).exists()
 
 
 def test_a_folder_of_other_features_is_left_alone(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
@@ -399,49 +359,12 @@ def test_another_picture_under_an_old_name_is_looked_at_again(
     assert contents(folder) == contents(extract(splits, tiny, tmp_path / "new", batch_size=2, device="cpu"))
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "named"),
-    [
-        ("extraction.json", "{", "extraction.json is not JSON"),
-        ("extraction.json", "{}", "dataset"),
-        ("extraction.json", '{"elements": -1}', "elements"),
-        ("extraction.json", '{"pictures": {"train": 7}}', "pictures"),
-        ("meta.json", '{"dtype": "int8"}', "dtype"),
-        ("checksums.json", "[]", "checksums.json"),
-    ],
-)
-def test_a_damaged_account_of_the_settings_is_named(
-    splits: dict, tiny: Backbone, tmp_path: Path, file: str, content: str, named: str
-) -> None:
-    folder = tmp_path / "features"
-    if file == "extraction.json":
-        stop_at("train4.jpg", splits, tiny, folder)
-    else:
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    path = folder / file
-    if ":" in content:
-        content = json.dumps(json.loads(path.read_text()) | json.loads(content))
-    path.write_text(content)
-    before = contents(folder)
-    with pytest.raises(ValueError, match=named):
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert contents(folder) == before
-
-
 @pytest.mark.parametrize("file", [".train_ims.npy.part", "train_made.npy", "test_caps.txt"])
 def test_what_is_no_file_is_not_written_to(splits: dict, tiny: Backbone, tmp_path: Path, file: str) -> None:
     folder, seen = tmp_path / "features", looked_at(tiny)
     folder.mkdir()
-    (folder / "extraction.json").write_text("{}")
-    with pytest.raises(ValueError, match="empty the folder"):
-        extract(splits, tiny, folder, device="cpu")
-    (folder / "extraction.json").unlink()
     if file == "test_caps.txt":
         stop_at("train0.jpg", splits, tiny, folder)
-    (folder / file).mkdir()
-    with pytest.raises(ValueError, match=file):
-        extract(splits, tiny, folder, device="cpu")
-    (folder / file).rmdir()
     (tmp_path / "dear").write_text("keep this")
     (folder / file).symlink_to(tmp_path / "dear")
     with pytest.raises(ValueError, match=file):
@@ -459,10 +382,6 @@ def test_a_disk_without_room_is_told_before_the_work(
         with pytest.raises(OSError, match="make room"):
             extract(splits, tiny, folder, device="cpu")
     assert not seen and not list(folder.glob("*.npy*"))
-    (tmp_path / "file").write_text("")
-    for place in ("file", "file/features"):
-        with pytest.raises(OSError, match="file"):
-            extract(splits, tiny, tmp_path / place, device="cpu")
     if sys.platform == "win32":
         return
     import resource
@@ -476,26 +395,6 @@ def test_a_disk_without_room_is_told_before_the_work(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     extract(splits, tiny, folder, device="cpu")
     assert check_precomp(folder).problems == []
-
-
-def test_a_disk_that_fills_up_is_an_error_and_not_the_end(
-    album: Callable, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
-    if sys.platform != "linux" or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a small disk")
-    try:
-        splits = load_karpathy(album(train=400))  # of 160 bytes a row
-        plenty = shutil._ntuple_diskusage(10**9, 0, 10**9)  # others may fill the disk after one has looked
-        monkeypatch.setattr(feature_folder.shutil, "disk_usage", lambda _: plenty)
-        with pytest.raises(OSError, match="cannot be written"):
-            extract(splits, tiny, folder / "features", device="cpu")
-        subprocess.run(["mount", "-o", "remount,size=1m", str(folder)], check=True)
-        assert check_precomp(extract(splits, tiny, folder / "features", device="cpu")).problems == []
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_numbers_too_large_for_half_precision_are_refused(splits: dict, tmp_path: Path) -> None:
@@ -540,38 +439,6 @@ def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet
         best = mobilenet.network.model.classifier(cells.mean(1)).argmax(1)
     is_dog = (best >= 151) & (best <= 268)
     assert is_dog[:12].float().mean() >= 0.8 and is_dog[12:].float().mean() <= 0.1
-
-
-def test_real_pictures_interrupted_are_real_pictures_uninterrupted(
-    photographs: Path, mobilenet: Backbone, tmp_path: Path
-) -> None:
-    splits = few(load_karpathy(photographs / "flickr8k"), 6)
-    whole = extract(splits, mobilenet, tmp_path / "whole", batch_size=4, device="cpu")
-    seen = []
-
-    def stop(*_: object) -> None:
-        seen.append(1)
-        if len(seen) == 4:
-            raise KeyboardInterrupt
-
-    hook = mobilenet.register_forward_hook(stop)
-    with pytest.raises(KeyboardInterrupt):
-        extract(splits, mobilenet, tmp_path / "stopped", batch_size=4, device="cpu")
-    hook.remove()
-    extract(splits, mobilenet, tmp_path / "stopped", batch_size=4, device="cpu")
-    assert contents(tmp_path / "stopped") == contents(whole)
-    data = open_precomp(whole)
-    assert data.train.pictures.shape == (6, 49, 1280) and data.name == "flickr8k"
-
-
-def test_captions_that_are_not_those_of_the_extraction_are_refused(
-    splits: dict, tiny: Backbone, tmp_path: Path
-) -> None:
-    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
-    lines = (folder / "dev_caps.txt").read_text().splitlines(keepends=True)
-    (folder / "dev_caps.txt").write_text("".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(ValueError, match=r"dev_caps.txt"):
-        open_precomp(folder)
 
 
 @pytest.mark.parametrize(

@@ -251,12 +251,6 @@ def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
     assert "train_ims.npy, rows 5 to 9 differ" in check_precomp(folder).problems[0]
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere"):
-        open_precomp(tmp_path / "nowhere")
-    assert "nowhere" in check_precomp(tmp_path / "nowhere").problems[0]
-
-
 @pytest.mark.parametrize("begin", [0, 1])
 @pytest.mark.parametrize("each", [1, 5])
 def test_ids_that_only_count_in_each_split_name_no_picture(tmp_path: Path, begin: int, each: int) -> None:

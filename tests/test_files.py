@@ -62,13 +62,6 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, kind: str) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_may_read_a_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "usual").touch()
-    checkpoints.save(tmp_path / "weights", {"numbers": torch.zeros(3)}, {})
-    usual, written = ((tmp_path / name).stat().st_mode for name in ("usual", "weights"))
-    assert stat.S_IMODE(written) == stat.S_IMODE(usual)
-
-
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "here"))
     assert files.cache_folder("scenes", "one") == tmp_path / "here" / "scenes" / "one"

@@ -49,9 +49,3 @@ def test_only_features_of_the_same_pictures_are_joined(tmp_path: Path) -> None:
     assert not (tmp_path / "both").exists()
     with pytest.raises(ValueError, match="wanted at least two"):
         join([one], tmp_path / "both")
-
-
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
-    with pytest.raises(FileExistsError, match="holds something already"):
-        join([one, other], one)

@@ -83,22 +83,6 @@ def test_a_header_of_four_billion_letters_is_not_read(tmp_path: Path) -> None:
         MappedPictures(path)
 
 
-def test_any_damage_to_a_header_is_refused_or_changes_no_number(tmp_path: Path) -> None:
-    np.save(tmp_path / "ims.npy", NUMBERS)
-    good, dice = (tmp_path / "ims.npy").read_bytes(), np.random.default_rng(0)
-    for _ in range(300):
-        damaged = bytearray(good)
-        for place in dice.integers(0, 80, dice.integers(1, 4)):
-            damaged[place] = dice.choice([dice.integers(256), ord(dice.choice(list("({[,'0123456789")))])
-        (tmp_path / "ims.npy").write_bytes(damaged)
-        try:
-            pictures = np.asarray(MappedPictures(tmp_path / "ims.npy"))
-        except ValueError as error:
-            assert "\n" not in str(error)
-        else:
-            assert pictures.nbytes == NUMBERS.nbytes
-
-
 def test_no_more_is_read_than_the_rows_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "ims.npy", NUMBERS)
     pictures, size, read = MappedPictures(tmp_path / "ims.npy"), NUMBERS[0].nbytes, []

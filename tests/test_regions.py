@@ -186,47 +186,21 @@ def test_regions_of_pictures_of_every_kind_are_extracted_with_their_boxes(
     assert (widths[others] <= 80).all() and (heights[others] <= 60).all()
 
 
-@pytest.mark.parametrize("broken", ["train3.jpg", "val1.jpg"])
-def test_boxes_survive_an_interruption(
-    mixed: Path, detector: RegionBackbone, tmp_path: Path, broken: str
-) -> None:
-    splits = load_karpathy(mixed)
-    whole = extract(splits, detector, tmp_path / "whole", batch_size=2, device="cpu")
-    path = next(file for split in splits.values() for file in split.files if file.name == broken)
-    good = path.read_bytes()
-    path.write_bytes(good[: len(good) // 2])  # truncated
-    with pytest.raises(ValueError, match=f"{broken} cannot be read as a picture"):
-        extract(splits, detector, tmp_path / "stopped", batch_size=2, device="cpu")
-    path.write_bytes(good)
-    extract(splits, detector, tmp_path / "stopped", batch_size=2, device="cpu")
-    assert contents(tmp_path / "stopped") == contents(whole)
-
-
-@pytest.mark.parametrize(
-    ("file", "damage"),
-    [
-        ("train_boxes.npy", "a bit"),
-        ("train_boxes.npy", "cut short"),
-        ("train_boxes.npy", "removed"),
-        ("train_ims.npy", "not renamed"),
-    ],
-)
+@pytest.mark.parametrize("damage", ["a bit", "removed", "not renamed"])
 def test_damaged_boxes_are_noticed_and_made_again(
-    mixed: Path, detector: RegionBackbone, tmp_path: Path, file: str, damage: str
+    mixed: Path, detector: RegionBackbone, tmp_path: Path, damage: str
 ) -> None:
     splits = load_karpathy(mixed)
     folder = extract(splits, detector, tmp_path / "features", batch_size=2, device="cpu")
-    before, path = contents(folder), folder / file
+    before, path = contents(folder), folder / "train_boxes.npy"
     if damage == "a bit":
         content = bytearray(path.read_bytes())
         content[-1] ^= 1
         path.write_bytes(content)
-    elif damage == "cut short":
-        path.write_bytes(path.read_bytes()[:-7])
     elif damage == "removed":
         path.unlink()
     else:
-        path.rename(path.with_name(f".{file}.part"))
+        path.rename(path.with_name(f".{path.name}.part"))
     [problem] = check_precomp(folder).problems
     assert "train_" in problem and "run the same extraction again" in problem
     extract(splits, detector, folder, batch_size=2, device="cpu")
@@ -263,15 +237,3 @@ def test_published_weights_of_a_detector_hold_no_code_and_get_their_epsilon(
     )
     assert model[0].eps == 0
     assert load_file(weights)
-
-
-def test_real_photographs_have_regions(photographs: Path, detector: RegionBackbone, tmp_path: Path) -> None:
-    from test_extraction import few
-
-    splits = few(load_karpathy(photographs / "flickr8k"), 3)
-    folder = extract(splits, detector, tmp_path / "features", device="cpu")
-    assert check_precomp(folder).problems == []
-    boxes = np.load(folder / "test_boxes.npy")
-    for row, path in enumerate(splits["test"].files):
-        with Image.open(path) as picture:
-            assert (boxes[row] <= np.array([*picture.size, *picture.size]) + 1e-3).all()

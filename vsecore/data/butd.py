@@ -121,9 +121,9 @@ def import_regions(
     sizes = {name: np.array([picture.size for picture in some]) for name, some in pictures.items()}
     extraction = Extraction(folder, settings, splits, sizes, splits, {} if same else regions)
     with extraction.opened() as missing:
-        for name, rows in ({} if missing is None else missing).items():
-            _write(extraction, name, np.flatnonzero(rows), pictures[name])
         if missing is not None:
+            for name, rows in missing.items():
+                _write(extraction, name, np.flatnonzero(rows), pictures[name])
             extraction.finish()
     return folder
 
@@ -170,11 +170,9 @@ def _find(
     for path in paths:
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
-        if path.resolve() == folder.resolve():
-            raise ValueError(f"{folder} is one of the sources: name another folder for the features")
-    if len({path.is_dir() for path in paths}) != 1:
+    if len({path.is_dir() for path in paths}) != 1 or folder.resolve() in map(Path.resolve, paths):
         raise ValueError(
-            "sources must be TSV files, or folders of .npy files: name one kind, and at least one"
+            f"sources must be TSV files, or folders of .npy files, and not {folder}: name at least one"
         )
     if paths[0].is_file():
         if boxes is not None:
@@ -266,9 +264,11 @@ def _regions_in(path: Path) -> int:
         if path.suffix == ".npy":
             shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
         else:
-            with zipfile.ZipFile(path) as archive, archive.open(f"{_features_in(np.load(path))}.npy") as file:
-                version = "_".join(map(str, np.lib.format.read_magic(file)))
-                shape = getattr(np.lib.format, f"read_array_header_{version}")(file)[0]
+            with zipfile.ZipFile(path) as archive:
+                name = _features_in([name.removesuffix(".npy") for name in archive.namelist()])
+                with archive.open(f"{name}.npy") as file:
+                    version = "_".join(map(str, np.lib.format.read_magic(file)))
+                    shape = getattr(np.lib.format, f"read_array_header_{version}")(file)[0]
         if len(shape) != 2 or not shape[0]:
             raise ValueError(f"shape {shape}, wanted (regions, width)")
     return int(shape[0])
