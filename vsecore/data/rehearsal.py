@@ -9,12 +9,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 
-from vsecore.arguments import checked
 from vsecore.data.feature_folder import META
 from vsecore.data.features import open_precomp
 from vsecore.data.files import holds, locked, progress, write_atomically
@@ -22,8 +20,6 @@ from vsecore.data.noise import noise
 from vsecore.data.splits import Dataset, FeatureKind, Split
 
 Collection = Literal["coco", "flickr30k", "flickr8k"]
-ElementKind = Literal["region", "grid", "patch"]
-Part = Annotated[float, Field(gt=0, le=1)]
 
 PICTURES: dict[Collection, dict[str, int]] = {
     "coco": {"train": 113_287, "dev": 5_000, "test": 5_000},
@@ -32,7 +28,7 @@ PICTURES: dict[Collection, dict[str, int]] = {
 }
 """The splits of Karpathy and Fei-Fei 2015, COCO's training pictures with "restval"."""
 
-ELEMENTS: dict[ElementKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
+ELEMENTS: dict[FeatureKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
 """Elements of a picture and their width: the field's regions, ResNet's cells, the patches of ViT-Base."""
 
 CAPTIONS = 5
@@ -59,9 +55,13 @@ class Shape:
     """F, the width of an element."""
 
     @classmethod
-    @checked
-    def of(cls, collection: Collection, kind: ElementKind = "region", share: Part = 1.0) -> "Shape":
-        """Return the shape of a known collection, or of a share of its pictures, above 0 and at most 1."""
+    def of(cls, collection: Collection, kind: FeatureKind = "region", share: float = 1.0) -> "Shape":
+        """Return the shape of a known collection, or of a share of its pictures."""
+        if collection not in PICTURES or kind not in ELEMENTS or not 0 < share <= 1:
+            raise ValueError(
+                f"collection is {collection!r}, kind {kind!r} and share {share}: wanted one of "
+                f"{', '.join(PICTURES)}, one of {', '.join(ELEMENTS)}, and a share above 0 and at most 1"
+            )
         counts = {name: max(1, round(share * count)) for name, count in PICTURES[collection].items()}
         return cls(counts, kind, *ELEMENTS[kind])
 
@@ -89,7 +89,7 @@ def rehearsal(shape: Shape, seed: int = 0) -> Dataset:
         owner = np.repeat(np.arange(count), CAPTIONS)
         names = [f"{name} {row}" for row in range(count)]
         splits[name] = Split(name, drawn, drawn.captions(), owner, names)
-    return Dataset("rehearsal", **splits, feature_kind=shape.kind)
+    return Dataset("rehearsal", splits["train"], splits["dev"], splits["test"], shape.kind)
 
 
 class DrawnPictures:

@@ -34,7 +34,7 @@ def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
     digest = hashlib.sha256(name.encode())
     for key, tensor in sorted(weights.items()):
         digest.update(key.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -85,7 +85,8 @@ def refuse_other_network(path: Path, name: str) -> None:
     numbers = {key: value for key, value in read(path).items() if not key.endswith("num_batches_tracked")}
     owners, digest = {KNOWN_WEIGHTS.get(sha256_of(numbers), "")}, digest_of(path).hex()
     for model in timm.list_pretrained():
-        begins = re.search(r"-([0-9a-f]{8,})\.pth$", timm.get_pretrained_cfg(model).url or "")
+        address = str(getattr(timm.get_pretrained_cfg(model), "url", ""))
+        begins = re.search(r"-([0-9a-f]{8,})\.pth$", address)
         if begins and digest.startswith(begins[1]):
             owners.add(model.partition(".")[0])
     owners.discard("")
