@@ -163,13 +163,6 @@ def test_a_small_box_is_painted_over_a_large_one() -> None:
     assert corners == [[-0.5, -0.5, 19.5, 19.5]]  # the frame is around the box of the largest weight
 
 
-def test_pixels_without_a_box_have_no_value() -> None:
-    seen = plots.Seen(PIXELS, np.eye(2, 3), BOXES[1:])
-    maps = plots.WordMaps(seen, "kite", ("kite",), np.ones((1, 2)), "weight", BOXES[1:])
-    assert np.isnan(maps._painted(maps.values[0])).sum() == 40 * 80 - 20 * 20 - 20 * 40
-    maps.figure()
-
-
 def test_cells_lie_row_by_row_from_the_top_left() -> None:
     seen = plots.Seen(PIXELS, np.eye(4, 3, dtype=np.float32))
     maps = plots.word_maps(model(), seen, "kite", tokenizer=WORDS)
@@ -178,12 +171,9 @@ def test_cells_lie_row_by_row_from_the_top_left() -> None:
     assert painted[0, 0] == 0 and painted[0, -1] == 1 and painted[-1, 0] == 2 and painted[-1, -1] == 3
 
 
-def test_elements_that_are_no_square_need_boxes() -> None:
+def test_elements_without_a_place_are_refused() -> None:
     with pytest.raises(ValueError, match="boxes"):
         plots.word_maps(model(), plots.Seen(PIXELS, np.eye(3, dtype=np.float32)), "kite", tokenizer=WORDS)
-
-
-def test_a_model_that_drops_elements_is_refused() -> None:
     vse = model(Weights(torch.ones(3, 2)))
     vse.image_encoder.forward = lambda x, mask=None: (x[:, :2], None)
     with pytest.raises(ValueError, match="picture has 3"):
@@ -244,9 +234,7 @@ def test_a_lesson_gives_its_pictures_with_features_and_boxes(monkeypatch) -> Non
 @pytest.mark.parametrize(
     ("name", "measure"),
     [
-        ("vsepp_grid_gru", "cosine"),
         ("thesis_grid", "cosine"),
-        ("tern_region_words", "cosine"),
         ("vsrn_region", "cosine"),
         ("scan_region_gru", "weight"),
         ("scan_region_gru+i2t", "weight of the words"),

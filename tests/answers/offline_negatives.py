@@ -13,11 +13,6 @@ def logarithmic_chance(top, among, drawn):
     return -math.expm1(ways(among - top, drawn) - ways(among, drawn))
 
 
-def right_own(scores, first, owner):
-    rows = torch.arange(first, first + len(scores))
-    return scores.masked_fill(rows[:, None] == owner, -torch.inf)
-
-
 def where_own(scores, first, owner):
     own = owner[None] - first == torch.arange(scores.shape[0])[:, None]
     return torch.where(own, float("-inf"), scores)
@@ -33,7 +28,7 @@ def looped_merge(best, rows, scores, first):
 
 
 def mined_in_numpy(images, captions, owner, texts=300, pictures=60, block=500):
-    scores = right_own(images @ captions.T, 0, owner).numpy()
+    scores = where_own(images @ captions.T, 0, owner).numpy()
     return np.argsort(-scores, 1)[:, :texts], np.argsort(-scores.T, 1)[:, :pictures]
 
 

@@ -3,19 +3,10 @@
 import torch
 
 
-def hinge(margin, positive, negative):
-    return (margin - positive + negative).clamp(min=0)
-
-
 def stacked_triplet(positive, online, offline, *margins):
     margins = margins or (0.2, 0.0)
     bars = torch.tensor([margins[0]] * 2 + [margins[1]] * 2)[:, None]
     return torch.relu(bars - positive + torch.stack([*online, *offline])).sum()
-
-
-def swapped(positive, online, offline, margin=0.2, offline_margin=0.0):
-    near = [hinge(margin, one, positive) for one in online]
-    return torch.stack([*near, *(hinge(offline_margin, one, positive) for one in offline)]).sum()
 
 
 def pairs_by_products(positive, of_text, of_picture, offline_margin=0.0):
