@@ -32,65 +32,72 @@ class Also(StrEnum):
     SETS = "sets"
 
 
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
+        "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
+    ),
+]
+Sources = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
+        "order. [default: scenes]",
+    ),
+]
+SplitOption = Annotated[
+    SplitName,
+    typer.Option(help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000."),
+]
+Folds = Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")]
+Coco = Annotated[
+    bool,
+    typer.Option(
+        "--coco",
+        help="The tables of COCO's 5,000 test pictures: 1K and 5K, and, where COCO's caption ids are "
+        "known, CxC and ECCV Caption.",
+    ),
+]
+CaptionsOption = Annotated[
+    Path | None,
+    typer.Option("--captions", help="Karpathy's dataset_coco.json, for features without COCO's caption ids."),
+]
+AlsoOption = Annotated[
+    list[Also] | None,
+    typer.Option(
+        help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first "
+        "both ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable."
+    ),
+]
+Relevance = Annotated[
+    Path | None,
+    typer.Option(
+        help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by SPICE."
+    ),
+]
+Weights = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--weight", help="The weight of each run, in their order; repeat it. [default: all the same]"
+    ),
+]
+Written = Annotated[Path | None, typer.Option("--json", help="Write all numbers into this file.")]
+
+
 def evaluate(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
-            "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
-        ),
-    ],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
-            "order. [default: scenes]",
-        ),
-    ] = None,
-    split: Annotated[
-        SplitName,
-        typer.Option(
-            help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000."
-        ),
-    ] = "test",
-    folds: Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")] = None,
-    coco: Annotated[
-        bool,
-        typer.Option(
-            "--coco",
-            help="The tables of COCO's 5,000 test pictures: 1K and 5K, and, where COCO's caption ids are "
-            "known, CxC and ECCV Caption.",
-        ),
-    ] = False,
-    captions: Annotated[
-        Path | None,
-        typer.Option(
-            "--captions", help="Karpathy's dataset_coco.json, for features without COCO's caption ids."
-        ),
-    ] = None,
-    also: Annotated[
-        list[Also] | None,
-        typer.Option(
-            help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first "
-            "both ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable."
-        ),
-    ] = None,
-    relevance: Annotated[
-        Path | None,
-        typer.Option(
-            help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by "
-            "SPICE."
-        ),
-    ] = None,
-    weights: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--weight", help="The weight of each run, in their order; repeat it. [default: all the same]"
-        ),
-    ] = None,
+    runs: Runs,
+    data: Sources = None,
+    split: SplitOption = "test",
+    folds: Folds = None,
+    coco: Coco = False,
+    captions: CaptionsOption = None,
+    also: AlsoOption = None,
+    relevance: Relevance = None,
+    weights: Weights = None,
     vectors: VectorsOption = None,
-    written: Annotated[Path | None, typer.Option("--json", help="Write all numbers into this file.")] = None,
+    written: Written = None,
     record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""

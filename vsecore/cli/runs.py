@@ -33,35 +33,42 @@ if TYPE_CHECKING:
     from vsecore.training.logs import TensorBoardLog
 
 
+RecipeName = Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")]
+Out = Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+SaveEvery = Annotated[
+    int | None,
+    typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
+]
+Negatives = Annotated[
+    Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
+]
+Targets = Annotated[
+    str | None,
+    typer.Option(
+        help="The sentence encoder whose vectors the captions must predict: a name or a folder. "
+        "[default: all-MiniLM-L6-v2, if the recipe predicts targets]"
+    ),
+]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Write logs for TensorBoard into the run's folder.")
+]
+
+
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    recipe: RecipeName,
     data: DataOption = "scenes",
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
-    ] = None,
+    out: Out = None,
     settings: SettingsOption = None,
     vectors: VectorsOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    resume: Resume = False,
     workers: Workers = 0,
     device: Device = "auto",
     precision: Precision = "auto",
-    save_every: Annotated[
-        int | None,
-        typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
-    ] = None,
-    negatives: Annotated[
-        Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
-    ] = None,
-    targets: Annotated[
-        str | None,
-        typer.Option(
-            help="The sentence encoder whose vectors the captions must predict: a name or a folder. "
-            "[default: all-MiniLM-L6-v2, if the recipe predicts targets]"
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write logs for TensorBoard into the run's folder.")
-    ] = False,
+    save_every: SaveEvery = None,
+    negatives: Negatives = None,
+    targets: Targets = None,
+    tensorboard: TensorBoard = False,
     seed: Seed = 0,
     record: RecordOption = None,
 ) -> None:
@@ -174,7 +181,7 @@ def _advise(folder: Path, resume: bool) -> None:
 
 
 def plan(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")],
+    recipe: RecipeName,
     data: Annotated[
         str,
         typer.Option(
