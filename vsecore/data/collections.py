@@ -2,8 +2,8 @@
 
 For each archive a receipt, NAME.receipt.json, stays in the folder: where it came from, its size and sha256,
 and the size and CRC-32 of every file in it. So missing and damaged files are found and brought back even when
-the archive itself is gone. If the publisher gives no digest, the first download is trusted, and later ones
-must be the same: that notices a change, but not a file that was wrong from the start.
+the archive itself is gone. The first download is trusted, and later ones must be the same: that notices a
+change, but not a file that was wrong from the start.
 """
 
 import json
@@ -35,7 +35,7 @@ def get(
     Args:
         name: "coco", "flickr30k" or "flickr8k".
         root: the folder to put it into; made if it is missing.
-        only: names of archives, such as "val2014.zip"; none: all that the course needs.
+        only: names of archives, such as "val2014.zip"; none: all.
         base: the address of a folder that has the same archives, such as a mirror's; None: the official ones.
         delete_archives: whether an archive is deleted once it is unpacked.
         say: what to do with a line for the user.
@@ -53,7 +53,7 @@ def get(
     names = [archive.name for archive in collection.archives]
     if unknown := set(only) - set(names):
         raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
-    archives = [one for one in collection.archives if (one.name in only if only else one.by_default)]
+    archives = [one for one in collection.archives if not only or one.name in only]
     steps = "\n".join(collection.by_hand).format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):
@@ -92,7 +92,7 @@ def _bring(archive: Archive, root: Path, base: str | None, say: Callable[[str], 
     if before and covered and not before.lost(root):
         say(f"{archive.name}: all files are there and whole ({len(names)})")
         return
-    wanted = archive.sha256 or (before.sha256 if before else None)
+    wanted = before.sha256 if before else None
     try:
         if path.is_file():
             sha256 = files.digest_of(path).hex()
@@ -101,8 +101,8 @@ def _bring(archive: Archive, root: Path, base: str | None, say: Callable[[str], 
             address = archive.address if base is None else f"{base.rstrip('/')}/{archive.name}"
             say(f"{archive.name}: {archive.about}, from {address}")
             sha256 = download(address, path, sha256=wanted, begins=b"PK")
-            trust = "as the publisher says" if archive.sha256 else "as at the first download"
-            if not wanted:
+            trust = "as at the first download"
+            if wanted is None:
                 trust = "written down at this first download; nobody has confirmed it"
             say(f"{archive.name}: {path.stat().st_size:,} bytes, sha256 {sha256} ({trust})")
         if wanted not in (None, sha256):

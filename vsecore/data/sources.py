@@ -1,8 +1,7 @@
 """Where the photograph collections are published: their addresses, and what must be asked for in a form.
 
-All addresses of data stand here. A sha256 is given only if its publisher gives it, or if the file was
-read to compute it. None is today: the first download writes what came into a receipt (see
-`vsecore.data.collections`), and every later one is checked against that.
+All addresses of data stand here. No publisher gives a digest: the first download writes one into a receipt
+(see `vsecore.data.collections`), and every later one is checked against that.
 """
 
 from dataclasses import dataclass
@@ -18,10 +17,6 @@ class Archive:
     """Which members are unpacked: a file's name, or a folder's with "/" at its end."""
     about: str
     """What is in it and how large it is, roughly, for people who have to wait for it."""
-    sha256: str | None = None
-    """Its digest in hexadecimal; None: nobody we can trust has said."""
-    by_default: bool = True
-    """Whether it is downloaded if nobody asks for it by name."""
 
     @property
     def name(self) -> str:
@@ -56,12 +51,6 @@ COLLECTIONS: dict[str, Collection] = {
             Archive(_KARPATHY, ("dataset_coco.json",), _SPLITS),
             Archive(f"{_COCO}/zips/val2014.zip", ("val2014/",), "40,504 pictures, about 6 GB"),
             Archive(f"{_COCO}/zips/train2014.zip", ("train2014/",), "82,783 pictures, about 13 GB"),
-            Archive(
-                f"{_COCO}/annotations/annotations_trainval2014.zip",
-                ("annotations/captions_train2014.json", "annotations/captions_val2014.json"),
-                "COCO's own caption files, which the course does not need, about 240 MB",
-                by_default=False,
-            ),
         ),
     ),
     "flickr30k": Collection(
