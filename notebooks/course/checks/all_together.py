@@ -55,14 +55,12 @@ P_VALUES = {
         by=len, wrong=[lambda *given: p_values(*given)[0]]
     ),
     "The first is not right yet: how many errors of the mean is the mean away from 0, whatever its sign? "
-    "Both tails count.": same(*ALL, by=0, tolerance=1e-6, wrong=[first_by(size=float)]),
+    "Both tails count.": same(*ALL, by=0, wrong=[first_by(size=float)]),
     "The second is not right yet: test the mean against minus the margin from above and against the margin "
     "from below, one tail each, and take the larger p-value.": same(
-        *ALL, by=1, tolerance=1e-6, wrong=[lambda *given: (p_values(*given)[0], above(*given))]
+        *ALL, by=1, wrong=[lambda *given: (p_values(*given)[0], above(*given))]
     ),
-    "It must hold for any margin.": same(
-        *(case | {"margin": margin} for case in ALL for margin in (0.5, 9)), tolerance=1e-6
-    ),
+    "It must hold for any margin.": same(*(case | {"margin": margin} for case in ALL for margin in (0.5, 9))),
     "That is the spread of single seeds. The mean of n seeds has an error of the spread divided by the root "
     "of n.": like(first_by(root=0), by=0),
     "The spread was measured on the same n values, so n - 1 degrees of freedom are left.": like(
@@ -83,12 +81,12 @@ ALARM = 1 - 0.95**20
 CHANCE = {
     "A chance is between 0 and 1.": between(0, 1),
     "First the chance that a single question raises no false alarm; then that none of twenty does.": equals(
-        ALARM, 5e-3
+        ALARM
     ),
     "Twenty times a twentieth counts the alarms to expect, not the chance of at least one.": like(
         1, tolerance=1e-6
     ),
-    "That is the chance that none of them raises a false alarm.": like(1 - ALARM, tolerance=5e-3),
+    "That is the chance that none of them raises a false alarm.": like(1 - ALARM),
     "That is right in percent: answer with a share.": like(100 * ALARM, tolerance=0.5),
 }
 
@@ -110,17 +108,16 @@ def not_capped(p: Sequence[float], questions: int) -> list[float]:
 FAMILIES = [{}, {"p": [0.04, 0.01, 0.3]}, {"p": [0.02, 0.021, 0.5, 0.004]}, {"p": [0.6, 0.5, 0.7]}]
 
 HOLM = {
-    "With one question nothing changes. Return a list, also of one number.": same(p=[0.03], tolerance=1e-8),
+    "With one question nothing changes. Return a list, also of one number.": same(p=[0.03]),
     "The smallest of two is doubled and the other stays, each in the place where it stood.": same(
-        p=[0.3, 0.01], tolerance=1e-8, wrong=[lambda p, questions: p]
+        p=[0.3, 0.01], wrong=[lambda p, questions: p]
     ),
     "None may be larger than 1, nor smaller than the one before it in order of size.": same(
         *FAMILIES,
-        tolerance=1e-8,
         wrong=[lambda p, questions: [questions * one if one == min(p) else one for one in p]],
     ),
     "`questions` may be larger than the number of p-values: the smallest is multiplied by it.": same(
-        *FAMILIES, more=3, tolerance=1e-8
+        *FAMILIES, more=3
     ),
     "That multiplies all by the number of questions (Bonferroni). Holm's factors fall by one from each to "
     "the next.": like(lambda p, questions: [min(1.0, questions * one) for one in p]),
@@ -260,9 +257,11 @@ COST = {
 }
 
 EXERCISES = {
-    "17.p_values": code("Two p-values", 12, P_VALUES, p_values, seeds, instead=("ttest_1samp", "ttest_rel")),
-    "17.chance": compute("Twenty questions", 4, CHANCE, difficulty="easy"),
-    "17.holm": code("Holm's correction", 10, HOLM, holm, family),
+    "17.p_values": code(
+        "Two p-values", 12, P_VALUES, p_values, seeds, instead=("ttest_1samp", "ttest_rel"), tolerance=1e-6
+    ),
+    "17.chance": compute("Twenty questions", 4, CHANCE, difficulty="easy", tolerance=5e-3),
+    "17.holm": code("Holm's correction", 10, HOLM, holm, family, tolerance=1e-8),
     "17.break": break_it("A win out of nothing", 8, BREAK, reference=best_and_worst, inputs=study),
     "17.combine": code("Three ideas in one recipe", 8, COMBINE, combine, caller=parts_of),
     "17.predict": predict("Do gains add up?", 2, "more", "as much", "less"),

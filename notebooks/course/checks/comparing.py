@@ -50,7 +50,7 @@ class Compared(Check):
         see: given a function and its arguments, what is compared.
         cases: what the maker of inputs is given, for each of the inputs.
         inputs: the maker, if it is not the exercise's.
-        tolerance: how far numbers may be apart.
+        tolerance: how far numbers may be apart; None: what the exercise says, or else 1e-5.
         damages: each makes a wrong answer of the exercise's reference, if no other is known.
     """
 
@@ -59,7 +59,7 @@ class Compared(Check):
         see: Callable[[Callable[..., Any], Sequence[Any]], Any],
         cases: Sequence[Given],
         inputs: Callable[..., Any] | None,
-        tolerance: float = 0.0,
+        tolerance: float | None = None,
         wrong: Sequence[Any] = (),
         damages: Sequence[Callable[..., Any]] = (),
     ) -> None:
@@ -68,8 +68,9 @@ class Compared(Check):
 
     def holds(self, task: Exercise, answer: Any) -> bool:
         make, right = self.inputs or task.inputs or tuple, task.called(task.reference)
+        tolerance = (task.tolerance or 1e-5) if self.tolerance is None else self.tolerance
         return all(
-            agrees(self.see(answer, make(**given)), self.see(right, make(**given)), self.tolerance)
+            agrees(self.see(answer, make(**given)), self.see(right, make(**given)), tolerance)
             for given in self.cases
         )
 
@@ -85,7 +86,7 @@ def same(
     *cases: Given,
     by: By = None,
     inputs: Callable[..., Any] | None = None,
-    tolerance: float = 1e-5,
+    tolerance: float | None = None,
     wrong: Sequence[Any] = (),
     **given: Any,
 ) -> Check:
@@ -95,7 +96,7 @@ def same(
         cases: what `inputs` is given, for each of several inputs; one input if there are none.
         by: what of the result is compared: a function of it, or the number of a part; by default all of it.
         inputs: makes the arguments, in place of the exercise's maker.
-        tolerance: how far numbers may be apart.
+        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-5.
         wrong: answers that pass the trials before this one, and fail it.
         given: what `inputs` is given in all cases.
     """
@@ -187,9 +188,11 @@ def between(low: float, high: float, wrong: Sequence[Any] = ()) -> Check:
 class equals(Check):
     """The answer is this number, or these numbers, or this text."""
 
-    def __init__(self, value: Any, tolerance: float = 1e-3, wrong: Sequence[Any] = ()) -> None:
-        super().__init__(lambda answer: agrees(answer, value, tolerance), wrong)
-        self.value = value
+    def __init__(self, value: Any, tolerance: float | None = None, wrong: Sequence[Any] = ()) -> None:
+        self.value, self.tolerance, self.wrong = value, tolerance, wrong
+
+    def holds(self, task: Exercise, answer: Any) -> bool:
+        return agrees(answer, self.value, self.tolerance or task.tolerance or 1e-3)
 
 
 class like(Check):
@@ -201,7 +204,8 @@ class like(Check):
         right_on: what `inputs` is given where who makes the mistake is right, although wrong on `wrong_on`.
         wrong_on: see `right_on`.
         by: what of the result is compared: a function of it, or the number of a part; by default all of it.
-        tolerance: how far numbers may be apart; 1e-3 for values and 1e-5 for what functions return.
+        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-3 for values
+            and 1e-5 for what functions return.
         given: what `inputs` is given for the comparison; nothing by default, for a typical input.
     """
 
@@ -225,11 +229,15 @@ class like(Check):
             right, wrong = (same(given, by=self.by) for given in (self.right_on, self.wrong_on))
             return right.holds(task, answer) and not wrong.holds(task, answer)
         if not callable(answer):
-            return any(agrees(answer, value, self.tolerance or 1e-3) for value in self.wrong)
+            return any(
+                agrees(answer, value, self.tolerance or task.tolerance or 1e-3) for value in self.wrong
+            )
         make = partial(task.inputs or tuple, **self.given)
         made = _result(answer, make(), self.by)
         return any(
-            agrees(made, _result(task.called(wrong), make(), self.by), self.tolerance or 1e-5)
+            agrees(
+                made, _result(task.called(wrong), make(), self.by), self.tolerance or task.tolerance or 1e-5
+            )
             for wrong in self.wrong
         )
 

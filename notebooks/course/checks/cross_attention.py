@@ -129,12 +129,12 @@ SCORE = {
 WORD = {
     "A weight lies between 0 and 1.": holds(lambda answer: 0 <= float(answer) <= 1),
     "Each column has one entry. What does a positive number become when it is divided by its own "
-    "length?": equals(0.5, 2e-3),
+    "length?": equals(0.5),
     "That leaves out the division: each column is divided by its length, and a column has one entry.": like(
-        0.989, tolerance=2e-3
+        0.989
     ),
     "The third box is below zero, so it does not become 1.": like(1 / 3, tolerance=4e-3),
-    "The first box fits best, but what is left of that after the division?": like(1.0, tolerance=2e-3),
+    "The first box fits best, but what is left of that after the division?": like(1.0),
 }
 
 BREAK = {
@@ -252,7 +252,7 @@ EXERCISES = {
     "07.weights": code("Where each word looks", 12, WEIGHTS, attention_weights, elements),
     "07.divide": predict("Which points better?", 3, "affinity", "weight", "the same"),
     "07.score": code("What the words have found", 10, SCORE, score, weighted),
-    "07.word": compute("A query of one word", 6, WORD, difficulty="easy"),
+    "07.word": compute("A query of one word", 6, WORD, difficulty="easy", tolerance=2e-3),
     "07.break": break_it("The largest weight", 6, BREAK),
     "07.focus": code("Leave out what matters less", 14, FOCUS, refocus, spread),
     "07.fast": code("Relevance without reading", 12, FAST, relevance_from_products, products),

@@ -93,6 +93,7 @@ class Exercise:
         inputs: makes the arguments that trials hand to an answer, anew for each call. Called with nothing it
             makes a typical input, on which known mistakes show.
         solution: a right answer that is no function.
+        tolerance: how far numbers may be apart, where a check says nothing else.
     """
 
     title: str
@@ -108,6 +109,7 @@ class Exercise:
     caller: Callable[..., Any] | None = None
     inputs: Callable[..., tuple[Any, ...]] | None = None
     solution: Any = None
+    tolerance: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown kind or difficulty."""

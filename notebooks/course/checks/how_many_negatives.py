@@ -51,20 +51,18 @@ LOSS = {
     "Return one number for the batch, as a tensor: each direction is a mean over the pairs.": shape(),
     "With all negatives it must be InfoNCE in both directions: check the pair in the sum, the temperature, "
     "the mean over the pairs, and that the two directions are added.": same(
-        size=5, K=4, tolerance=1e-4, wrong=[both_ways(inf), lambda *given: k_hardest(*given) / 2]
+        size=5, K=4, wrong=[both_ways(inf), lambda *given: k_hardest(*given) / 2]
     ),
     "A pair may not be its own negative, not even if it has the highest similarity: hide the diagonal with "
-    "minus infinity before you look for the largest.": same(K=1, good=True, tolerance=1e-4),
+    "minus infinity before you look for the largest.": same(K=1, good=True),
     "Only the K hardest negatives are in the sum: those with the largest similarities, found row by row for "
-    "pictures and column by column for captions.": same(
-        size=7, K=2, tolerance=1e-4, wrong=[pair_among_the_highest]
-    ),
-    "The temperature is an argument: use it.": same(K=3, temperature=0.5, tolerance=1e-4),
+    "pictures and column by column for captions.": same(size=7, K=2, wrong=[pair_among_the_highest]),
+    "The temperature is an argument: use it.": same(K=3, temperature=0.5),
     "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
         size=4, K=2, exact=False
     ),
     "That is only one direction: pictures choose among captions, and captions among pictures.": like(
-        one_way, lambda S, K, temperature: one_way(S.T, K, temperature), tolerance=1e-4
+        one_way, lambda S, K, temperature: one_way(S.T, K, temperature)
     ),
     "Your loss is wrong where negatives are below zero: what hides a pair must be smaller than any "
     "similarity.": like(both_ways(0), right_on={"shift": 0.5}, wrong_on={"shift": -0.5}),
@@ -150,7 +148,7 @@ BREAK = {
 }
 
 EXERCISES = {
-    "11.loss": code("The K hardest", 15, LOSS, k_hardest, scores),
+    "11.loss": code("The K hardest", 15, LOSS, k_hardest, scores, tolerance=1e-4),
     "11.k": compute("K by hand", 6, K_BY_HAND, difficulty="easy"),
     "11.rule": code("The K rule", 10, RULE, adopt_k, alike),
     "11.fall": predict("The schedule", 2, "at once", "evenly", "later", "hardly"),

@@ -59,13 +59,13 @@ ALL = {
     "A perfect batch costs something: a pair is not its own negative, and a hinge never falls below "
     "zero.": same(perfect=True),
     "On a random batch your loss is wrong: compare each row, and each column, with the pair on the "
-    "diagonal.": same(margin=0.2, tolerance=1e-3),
-    "The margin is an argument: use it.": same(pictures=4, seed=4, margin=0.5, tolerance=1e-3),
+    "diagonal.": same(margin=0.2),
+    "The margin is an argument: use it.": same(pictures=4, seed=4, margin=0.5),
     "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
         pictures=4, seed=1, exact=False
     ),
     "You counted one direction: pictures have hinges along rows, captions along columns.": like(
-        lambda S, *_: rows(S), lambda S, *_: rows(S.T), tolerance=1e-3
+        lambda S, *_: rows(S), lambda S, *_: rows(S.T)
     ),
     "The diagonal counts too: there each hinge is m + s - s, the margin. Leave it out.": like(
         *(partial(with_diagonal, sides / count) for sides in (1, 2) for count in (1, 5, 25)),
@@ -79,11 +79,9 @@ ALL = {
 READ = {
     "Each hinge: the margin, plus the negative's similarity, minus the pair's, and zero if that is below "
     "zero.": holds(lambda answer: any(agrees(answer, part, 1e-4) for part in (0.1, 0.3, 0.4))),
-    "You counted one direction: pictures have hinges in rows, captions in columns; add both.": equals(
-        0.4, 1e-4
-    ),
+    "You counted one direction: pictures have hinges in rows, captions in columns; add both.": equals(0.4),
     "A sum of hinges is never below zero.": like(-0.1, when=lambda answer: float(answer) < 0),
-    "Two of the four sums are below zero: these hinges cost zero, not less.": like(0.2, tolerance=1e-4),
+    "Two of the four sums are below zero: these hinges cost zero, not less.": like(0.2),
 }
 
 
@@ -303,8 +301,8 @@ BREAK = {
 }
 
 EXERCISES = {
-    "04.all": code("The sum of hinges", 10, ALL, sum_of_hinges, square),
-    "04.read": compute("Read a batch", 5, READ, difficulty="easy"),
+    "04.all": code("The sum of hinges", 10, ALL, sum_of_hinges, square, tolerance=1e-3),
+    "04.read": compute("Read a batch", 5, READ, difficulty="easy", tolerance=1e-4),
     "04.siblings": code("The hardest negative", 15, SIBLINGS, hardest_of_hinges, batch),
     "04.step": code("One training step", 10, STEP, one_step, lambda steps=1: (steps,), caller=trained),
     "04.predict": predict("What will happen?", 2, "a", "b", "c", "d"),

@@ -165,9 +165,9 @@ PADDING = {
 BREAK = {
     "A spread is a number above zero.": between(0, inf),
     "The product of two independent entries has spread one, and variances add up over the entries. Spread is "
-    "the root of the variance.": equals(8.0, 0.01),
-    "That is the variance.": like(64.0, tolerance=0.01),
-    "That is the spread with the division.": like(1.0, tolerance=0.01),
+    "the root of the variance.": equals(8.0),
+    "That is the variance.": like(64.0),
+    "That is the spread with the division.": like(1.0),
     "Right. Dividing by the root of the width brings it back to one.": passed,
 }
 
@@ -193,6 +193,6 @@ EXERCISES = {
         ),
     ),
     "05.padding": code("Start anywhere", 12, PADDING, pushed, captions),
-    "05.break": break_it("Break it", 5, BREAK, difficulty="easy"),
+    "05.break": break_it("Break it", 5, BREAK, difficulty="easy", tolerance=0.01),
     "05.ablation": explore("Change one thing", 15, difficulty="hard"),
 }

@@ -214,8 +214,8 @@ EQUAL, OPPOSITE = [[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]
 
 VARIANCE = {
     "Return one number for each set, (B,).": shape(),
-    "Two equal unit vectors: nothing is spread, so the result is 0.": same(vectors=[EQUAL], tolerance=1e-4),
-    "Two opposite unit vectors cancel out: the result is 1.": same(vectors=[OPPOSITE], tolerance=1e-4),
+    "Two equal unit vectors: nothing is spread, so the result is 0.": same(vectors=[EQUAL]),
+    "Two opposite unit vectors cancel out: the result is 1.": same(vectors=[OPPOSITE]),
     "Only directions count: divide each vector by its length, take the mean over the set, and subtract the "
     "mean's length from one.": same({"length": 1.0}, {"length": 5.0}, wrong=[lambda x: x.var(1).mean(-1)]),
     NO_GRADIENT: gradient(exact=False),
@@ -228,10 +228,10 @@ VARIANCE = {
         lambda x: unit(x).var(1).mean(-1), lambda x: unit(x).var(1, correction=0).mean(-1)
     ),
     "Vectors of length 3 gave -2: divide each by its length first.": like(
-        lambda x: 1 - x.mean(1).norm(dim=-1), vectors=[EQUAL], length=3.0, tolerance=1e-4
+        lambda x: 1 - x.mean(1).norm(dim=-1), vectors=[EQUAL], length=3.0
     ),
     "That is the length of the mean, large where nothing is spread. Subtract it from one.": like(
-        lambda x: unit(x).mean(1).norm(dim=-1), vectors=[EQUAL, OPPOSITE], tolerance=1e-4
+        lambda x: unit(x).mean(1).norm(dim=-1), vectors=[EQUAL, OPPOSITE]
     ),
 }
 
@@ -257,7 +257,13 @@ EXERCISES = {
         "Match probability", 8, MATCH, matched, compared, gives="vsecore.similarity.sets.match_probability"
     ),
     "13.variance": code(
-        "Circular variance", 8, VARIANCE, circular_variance, spread, gives="vsecore.sets.circular_variance"
+        "Circular variance",
+        8,
+        VARIANCE,
+        circular_variance,
+        spread,
+        gives="vsecore.sets.circular_variance",
+        tolerance=1e-4,
     ),
     "13.break": break_it("Break it", 6, BREAK, difficulty="easy"),
     "13.explore": explore("What keeps a set open", 20, difficulty="hard"),
