@@ -15,7 +15,7 @@ import pytest
 
 from vsecore.scenes import grammar
 from vsecore.scenes.facts import PLACES, RELATIONS, Scene, Thing
-from vsecore.scenes.language import ANNOTATORS, Caption, describe, known_words, parse
+from vsecore.scenes.language import Caption, describe, known_words, parse
 from vsecore.scenes.layout import CATALOGUE, Dice, invent, mirror_relation
 from vsecore.scenes.truth import NOUNS, STATES, Entity, Form, holds, relevance
 from vsecore.typed import from_json
@@ -299,38 +299,6 @@ def test_her_and_his_are_of_women_and_men(captions: list[Caption]) -> None:
         assert (people[-1] in ("girl", "woman", "lady")) == bool(re.search(r"\bher\b", text)), text
 
 
-def test_captions_are_varied(captions: list[Caption]) -> None:
-    texts = [caption.text for caption in captions]
-    assert len(set(texts)) > 0.97 * len(texts)
-    nouns = {word for words in grammar.NOUN_WORDS.values() for forms in words for word in forms}
-    # Longest first, so that "lamp post" is not cut at "lamp".
-    words = sorted(nouns | set(grammar.COLOUR_WORDS) | {"her", "his"}, key=len, reverse=True)
-    pattern = re.compile(rf"\b(?:{'|'.join(map(re.escape, words))})\b")
-    skeletons = {pattern.sub("_", text.lower()) for text in texts}
-    assert len(skeletons) > 1000
-    assert len({word for text in texts for word in text.lower().split()}) > 200
-
-
-def test_each_annotator_has_a_habit(captions: list[Caption]) -> None:
-    of = {name: [c for c in captions if c.annotator == name] for name in ANNOTATORS}
-    assert {len(some) for some in of.values()} == {1000}
-
-    def mean(name: str, measure) -> float:
-        return float(np.mean([measure(caption) for caption in of[name]]))
-
-    length = {name: mean(name, lambda c: len(c.text.split())) for name in of}
-    assert min(length, key=length.get) == "terse"
-    assert all(caption.form.place for caption in of["place_first"])
-    relations = {name: mean(name, lambda c: len(c.form.relations)) for name in of}
-    assert max(relations, key=relations.get) == "relations"
-    colours = {
-        name: mean(name, lambda c: np.mean([e.colour is not None for e in c.form.entities])) for name in of
-    }
-    assert max(colours, key=colours.get) == "detail"
-    counted = {name: mean(name, lambda c: sum(e.count for e in c.form.entities)) for name in of}
-    assert max(counted, key=counted.get) == "counter"
-
-
 # --- knobs ----------------------------------------------------------------------------------------
 
 
@@ -344,9 +312,6 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes: list[Scene]) -> None:
         fitting.append(relevance(told, some).sum(1).mean())
     assert all(low < high for low, high in pairwise(fitting)), fitting
     assert fitting[-1] > 20 * fitting[0]
-
-
-def test_ambiguity_is_one_half_by_default_and_from_0_to_1(scenes: list[Scene]) -> None:
     assert describe(scenes[0], Dice("a")) == describe(scenes[0], Dice("a"), 0.5)
     for ambiguity in (-0.1, 1.5):
         with pytest.raises(ValueError, match="ambiguity"):
@@ -369,9 +334,6 @@ def test_captions_can_be_told_to_be_false_of_a_twin(scenes: list[Scene]) -> None
             assert not holds(replace(caption.form, place=None), twin), caption.text
             assert parse(caption.text) == caption.form
     assert told > 50
-
-
-def test_a_twin_without_another_relation_is_refused() -> None:
     with pytest.raises(ValueError, match="unlike"):
         describe(BEACH, Dice("a"), unlike=BEACH)
 

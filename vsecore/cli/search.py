@@ -96,7 +96,8 @@ def search_tune(
     index: Annotated[Path, typer.Option("--index", help="An index, whose model is trained further.")] = INDEX,
     epochs: Annotated[int, typer.Option(min=1, help="How long.")] = 10,
     learning_rate: Annotated[
-        float | None, typer.Option(help="[default: a fifth of the run's; a recipe's own]", show_default=False)
+        float | None,
+        typer.Option(min=1e-12, help="[default: a fifth of the run's; a recipe's own]", show_default=False),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     seed: Seed = 0,
@@ -107,29 +108,14 @@ def search_tune(
     refused by name.
     """
     check_writable("--out", out)
-    from vsecore.search import Engine
-    from vsecore.search.store import Store
+    from vsecore.search import Index
     from vsecore.search.tuning import read_captions, tune
     from vsecore.training.checkpoints import refuse_to_overwrite
 
     refuse_to_overwrite(out, resume)
     stopping.advise(lambda: "continue with --resume")
-    if learning_rate is not None and not learning_rate > 0:
-        raise ValueError(f"--learning-rate is {learning_rate:g}: wanted above 0")
-    source = Store(index).facts.source
-    if source is None:
-        raise ValueError(f"{index} was built with a model of your own: train it by its own recipe")
-    splits = read_captions(captions, pictures)
-    tune(
-        Engine.of(source),
-        splits,
-        out,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        seed=seed,
-        resume=resume,
-        tell=typer.echo,
-    )
+    options = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "resume": resume}
+    tune(Index.load(index).engine, read_captions(captions, pictures), out, **options, tell=typer.echo)
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 

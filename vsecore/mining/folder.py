@@ -9,7 +9,7 @@ import time
 import zipfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -158,6 +158,7 @@ class MiningState:
         """Write how far the search has got, if the last time was long enough ago."""
         if time.monotonic() - self.saved < self.seconds:
             return
+        state: dict[str, Any] = search.state()
         with write_atomically(self.path) as file:
-            np.savez(file, identity=self.identity, block=search.block, **search.state())
+            np.savez(file, identity=self.identity, block=search.block, **state)
         self.saved = time.monotonic()

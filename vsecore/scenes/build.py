@@ -126,7 +126,7 @@ def load(
         _built(name, count, seed, knobs) for name, count in (("train", train), ("dev", dev), ("test", test))
     ]
     parts = [_split(folder, network, features) for folder in folders]
-    return Dataset("scenes", *parts, features)
+    return Dataset("scenes", parts[0], parts[1], parts[2], features)
 
 
 def _split(folder: Path, network: SceneNetwork, features: FeatureKind) -> Split:
