@@ -11,7 +11,7 @@ from course.wording import seeds, signed, spread, table
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.experiments.gates import EARLY, FIRST_PLACE
-from vsecore.experiments.ledger import printed_difference
+from vsecore.experiments.printed import printed_difference
 from vsecore.experiments.verdicts import Judgement
 
 DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
@@ -144,7 +144,7 @@ def printed(claim: Claim) -> str:
 
 def ours(outcome: Outcome) -> str:
     """Return the verdict and the differences that it rests on."""
-    lines = [f"**{outcome.told}**"]
+    lines = [f"**{outcome.in_words}**"]
     for measure, values in outcome.differences.items():
         if values:
             said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""

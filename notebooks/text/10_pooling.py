@@ -48,7 +48,7 @@ from course import dots
 from vsecore.data.batches import make_loader
 from vsecore.encoders import CellEncoder
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.printed import printed_sums
 from vsecore.experiments.references import ORACLE
 from vsecore.losses import info_nce
 from vsecore.masking import softmax_over_real
@@ -931,7 +931,7 @@ judged = {  # AdPool against the mean is a row of the paper's table 3
 lines = ["| AdPool against | rsum | verdict |", "| --- | ---: | --- |"]
 for against, one in judged.items():
     name = {"without AdPool": "mean"}.get(against, against)
-    lines.append(f"| {name} | {statistics.mean(one.differences['rsum']):+.1f} | {one.told} |")
+    lines.append(f"| {name} | {statistics.mean(one.differences['rsum']):+.1f} | {one.in_words} |")
 
 
 def ahead(against: str, measure: str = "rsum") -> float:

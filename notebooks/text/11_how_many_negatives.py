@@ -44,7 +44,7 @@ import course
 from vsecore import experiments, records
 from course import plots
 from course import dots
-from vsecore.experiments.ledger import printed_sums
+from vsecore.experiments.printed import printed_sums
 from vsecore.experiments.references import ORACLE
 from vsecore.losses import adopt, adopt_k, alignment, uniformity
 from vsecore.recipes import get
@@ -722,7 +722,7 @@ for (against, when), one in judged.items():
         f"{called[measure]} {statistics.mean(values):+.1f}"
         for measure, values in one.differences.items()
     )
-    lines.append(f"| {against} | {when} | {', '.join(gained)} | {one.told} |")
+    lines.append(f"| {against} | {when} | {', '.join(gained)} | {one.in_words} |")
 
 
 def ahead(against: str, measure: str = "rsum", when: str = "at the end") -> float:

@@ -732,7 +732,7 @@ for (ours, theirs), one in judged.items():
     apart = one.differences["rsum"]
     higher = sum(gain > 0 for gain in apart)
     lines.append(
-        f"| {ours} against {theirs} | {statistics.mean(apart):+.1f} | {higher} of {len(apart)} seeds | {one.told} |"
+        f"| {ours} against {theirs} | {statistics.mean(apart):+.1f} | {higher} of {len(apart)} seeds | {one.in_words} |"
     )
 sums = {arm: one.rsum for arm, one in found.items()}
 lesson.finding(

@@ -564,7 +564,7 @@ if len(together) > 1:
     )
 lacking = [arm for arm in experiments.get_experiment("combined").arms if arm not in together]
 told = [
-    f"- {one.claim.statement}? *{one.told}*"
+    f"- {one.claim.statement}? *{one.in_words}*"
     for one in outcomes["2ad"]["scenes"]
     if one.claim.experiment == "combined"
 ]

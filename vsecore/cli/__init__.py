@@ -33,6 +33,7 @@ for command in (
     mining.mine,
     experiments.baselines,
     experiments.experiment,
+    experiments.compare,
 ):
     app.command()(command)
 

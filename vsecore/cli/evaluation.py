@@ -307,10 +307,9 @@ def _of_sets(model: VSE, part: Split, tokenizer: Any) -> dict[str, float]:
     Raises:
         ValueError: the model makes no sets of several vectors.
     """
-    from vsecore.experiments.set_elements import element_sums
-    from vsecore.experiments.set_variance import log_variances
+    from vsecore.experiments.set_vectors import measure_sets
 
-    found = log_variances(model, part, tokenizer) | element_sums(model, part, tokenizer)
+    found = measure_sets(model, part, tokenizer)
     if not found:
         raise ValueError("--also sets is given for a model that makes no sets of several vectors")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -21,7 +20,9 @@ from vsecore.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
+    from vsecore.recipes import Recipe
 
 
 def baselines(
@@ -142,7 +143,8 @@ def experiment(
     from vsecore import experiments
     from vsecore.data.word_vectors import load_vectors
     from vsecore.experiments.comparison import Comparison
-    from vsecore.experiments.ledger import printed_rows
+    from vsecore.experiments.printed import printed_rows
+    from vsecore.recipes import get
 
     on_scenes = not data or data[0] in experiments.WORLDS
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
@@ -152,25 +154,30 @@ def experiment(
         return
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
-    open_data = _opener([compared.data_named(one) for one in data or ["scenes"]], compared.recipe)
+    named = [compared.data_named(one) for one in data or ["scenes"]]
+
+    def opened(kind: FeatureKind) -> Dataset:
+        view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
+        return _open(named, kind, view)
+
     found = experiments.run(
         name,
-        open_data,
+        opened,
         features=features,
         seeds=range(seeds or (1 if scale == "paper" else 5)),
         arms=arms or (),
         scale=scale,
-        settings=read_settings(settings) if settings else None,
+        changes=read_settings(settings),
         vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
         folder=folder,
-        tell=typer.echo,
+        log=typer.echo,
         dry_run=dry_run,
     )
     if dry_run:
         return
-    dataset = open_data(features or compared.features)
+    dataset = opened(features or compared.features)
     paper = ({}, "") if settings else printed_rows(compared, dataset.name, len(dataset.test))
-    comparison = Comparison.of(found, *paper)
+    comparison = Comparison(found, *paper)
     typer.echo(comparison.markdown())
     if settings:
         typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")
@@ -178,22 +185,17 @@ def experiment(
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
 
 
-def _opener(named: list[str], recipe: str) -> Callable[[FeatureKind], Dataset]:
-    """Return what opens the data that hold features of a kind, or if none do the first.
+def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = False) -> Dataset:
+    """Open the data that hold features of a kind, or if none do the first.
 
     Args:
         named: worlds of scenes, which have all kinds, or folders.
-        recipe: the experiment's; if it reads pixels, it says how photographs are cut.
+        kind: the kind of features.
+        view: for pixels, how photographs are cut.
+        boxes: whether features get their boxes beside them.
     """
-
-    def opened(kind: FeatureKind) -> Dataset:
-        from vsecore.recipes import get
-
-        view = get(recipe.format(features=kind)).view() if kind == "pixels" else None
-        every = [open_dataset(one, kind, view) for one in named]
-        return next((one for one in every if one.feature_kind == kind), every[0])
-
-    return opened
+    every = [open_dataset(one, kind, view, boxes) for one in named]
+    return next((one for one in every if one.feature_kind == kind), every[0])
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
@@ -212,5 +214,67 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: in
     at = "" if data in experiments.WORLDS else data
     named = experiments.collection_of(open_dataset(data, "grid").name if at else data)
     experiments.train_missing(
-        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, tell=typer.echo
+        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
     )
+
+
+def compare(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            help="Two or more: folders of runs, or recipes to train, as NAME or NAME,FIELD=VALUE,... The "
+            "first is what the others are compared with."
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", help="As for vse train. Repeatable, if systems read several kinds of features."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each recipe, from the seeds 0, 1, ...")] = 1,
+    vectors: VectorsOption = None,
+    out: Annotated[Path, typer.Option(help="Where the runs of recipes are kept.")] = Path("runs"),
+    split: Annotated[Literal["dev", "test"], typer.Option(help="What is compared.")] = "test",
+    queries: Annotated[
+        int, typer.Option(min=0, help="How many captions to show that a system finds earlier, and later.")
+    ] = 5,
+) -> None:
+    """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
+    from vsecore.data.sentence_targets import with_targets
+    from vsecore.data.word_vectors import load_vectors
+    from vsecore.experiments.compare import Systems
+    from vsecore.recipes import get
+    from vsecore.training import fit_in_rounds
+
+    def opened(recipe: Recipe) -> Dataset:
+        view = recipe.view() if recipe.features == "pixels" else None
+        return _open(data or ["scenes"], recipe.features, view, recipe.image.boxes)
+
+    check_writable("--out", out)
+    folders = []
+    for system in systems:
+        if Path(system).is_dir():
+            folders.append(Path(system))
+            continue
+        name, *changes = system.split(",")
+        recipe = get(name).override(read_settings(changes))
+        dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
+        tokenizer = recipe.tokenizer(dataset.train.captions)
+        for seed in range(seeds):
+            folder = out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}"
+            run = fit_in_rounds(
+                recipe,
+                dataset,
+                folder=folder,
+                resume=True,
+                tokenizer=tokenizer,
+                vectors=None if vectors is None else load_vectors(vectors, tokenizer, seed)[0],
+                seed=seed,
+            )
+            typer.echo(f"{folder}: rsum {run.best['rsum']:.1f} on dev")
+            folders.append(folder)
+    found = Systems.read(folders, opened, split)
+    typer.echo(f"{found.table()}\n\n{found.differences()}")
+    for other in list(found.runs)[1:] if queries else ():
+        typer.echo(f"\n{found.queries(other, queries)}")

@@ -1,24 +1,21 @@
 """Experiments: systems side by side on the same data, from several seeds, and what they say about a claim.
 
-An experiment is a recipe and some variants of it, its arms. `run` trains what is not recorded yet; `studied`
-and `verdicts` read the records. The claims that the arms test are in `assets/claims.yml`; what must be so
-before one is judged is in `gates`, and `missing` says what is still to be trained for it. Each paper's
-experiments have a file of their own.
+An experiment is a recipe and some variants of it, its arms; all are in `assets/experiments.yml`. `run` trains
+what is not recorded yet; `studied` and `outcomes` read the records. The claims that the arms test are in
+`assets/claims.yml`; what must be so before one is judged is in `gates`, and `missing` says what is still to
+be trained for it. `compare` holds any runs side by side.
 """
 
 from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
-from vsecore.experiments.claims import Claim, claims
-from vsecore.experiments.departures import Departure, departures
-from vsecore.experiments.experiment import Arm, Candidates, Experiment, Member, PlannedTraining
+from vsecore.experiments.claims import Claim, Departure, claims, departures
+from vsecore.experiments.experiment import Arm, Experiment, System, Training
 from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.ledger import measured, side_by_side, studied
+from vsecore.experiments.ledger import epochs_to_pass, measured, side_by_side, studied
 from vsecore.experiments.missing import missing, summary, train_missing
-from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, told_by_left_right
-from vsecore.experiments.passing import epochs_to_pass
-from vsecore.experiments.running import RESULTS, run
-from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, Scale
-from vsecore.experiments.verdicts import Outcome, outcomes, verdicts
-from vsecore.experiments.worlds import WORLDS, collection_of
+from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, sideways_captions
+from vsecore.experiments.running import RESULTS, Settings, run
+from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, Scale, collection_of
+from vsecore.experiments.verdicts import Outcome, outcomes
 
 __all__ = [
     "EXPERIMENTS",
@@ -27,16 +24,16 @@ __all__ = [
     "RESULTS",
     "WORLDS",
     "Arm",
-    "Candidates",
     "Claim",
     "Departure",
     "Experiment",
-    "Member",
     "Outcome",
-    "PlannedTraining",
     "Scale",
+    "Settings",
     "Shut",
     "Studied",
+    "System",
+    "Training",
     "claims",
     "collection_of",
     "departures",
@@ -50,9 +47,8 @@ __all__ = [
     "relation_pairs",
     "run",
     "side_by_side",
+    "sideways_captions",
     "studied",
     "summary",
-    "told_by_left_right",
     "train_missing",
-    "verdicts",
 ]

@@ -1,20 +1,17 @@
-"""The papers' claims that this repository can test, each in the paper's own words."""
+"""What the papers say: their claims that can be tested, and where their released code departs from them."""
 
 from __future__ import annotations
 
-import functools
-import json
 from dataclasses import dataclass
 from typing import Literal
 
-import yaml
 from pydantic import ConfigDict
 
-from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.catalogue import get_experiment, read_asset
 from vsecore.paths import assets
-from vsecore.typed import from_json
 
 CLAIMS = assets() / "claims.yml"
+DEPARTURES = assets() / "departures.yml"
 
 Kind = Literal["better", "no worse", "the same", "our question"]
 """What a claim says about its first system: that a measure is higher, not lower, or neither; "our question":
@@ -56,62 +53,107 @@ class Claim:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    work: str  # the paper's key, such as "2ad"
-    place: str  # where the paper says it
-    words: str  # the paper's own words; "" for a question of ours
+    work: str
+    """The paper's key, such as "2ad"."""
+    place: str
+    """Where the paper says it."""
+    words: str
+    """The paper's own words; "" for a question of ours."""
     kind: Kind
     experiment: str
-    system: str  # the arm that the claim is about
-    against: str  # the arm that it is compared with; "": the claim is about one system alone
-    statement: str  # what is claimed, in a few plain words
-    refuted_by: str  # what would speak against it
+    system: str
+    """The arm that the claim is about."""
+    against: str
+    """The arm that it is compared with; "": the claim is about one system alone."""
+    statement: str
+    """What is claimed, in a few plain words."""
+    refuted_by: str
+    """What would speak against it."""
     when: When = "at the end"
     about: About = "both ways"
-    printed: str = ""  # the published row of the system that is like the other's; "": its arm's
-    photographs: bool = False  # whether it is tried on photographs too
+    printed: str = ""
+    """The published row of the system that is like the other's; "": its arm's."""
+    photographs: bool = False
+    """Whether it is tried on photographs too."""
 
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that it names: two, or one alone."""
         return (self.system, self.against) if self.against else (self.system,)
 
+    def check(self) -> None:
+        """Refuse a claim that cannot be tested as it stands.
+
+        Raises:
+            ValueError: it names no experiment or arm, is about something that its experiment does not
+                measure, or its parts contradict each other.
+        """
+        experiment, said = get_experiment(self.experiment), f"{CLAIMS.name}: {self.statement!r}"
+        for arm in self.arms:
+            if arm not in experiment.arms:
+                raise ValueError(f"{said}: experiment {self.experiment!r} has no arm {arm!r}")
+        for wrong, why in (
+            (self.when != "at the end" and self.about != "both ways", "early, only both ways are recorded"),
+            (self.about == "relations" and not experiment.pairs, "its experiment does not look at relations"),
+            (
+                self.about in FOLLOWED and not experiment.follows_losses,
+                "its experiment does not follow losses",
+            ),
+            (
+                (self.against == "") != (self.about in ALONE),
+                "another arm is wanted, or none for one system alone",
+            ),
+            (
+                (self.words == "") != (self.kind == "our question"),
+                "a paper's claim has its words, our question none",
+            ),
+        ):
+            if wrong:
+                raise ValueError(
+                    f"{said} is of the kind {self.kind!r}, about {self.about} {self.when}, against "
+                    f"{self.against!r}: {why}"
+                )
+
 
 def claims(work: str = "") -> list[Claim]:
     """Read the claims in `assets/claims.yml`, of one paper or of all.
 
     Raises:
-        ValueError: an entry lacks a field, has an unknown one, names no experiment or arm, or is about
-            something that its experiment does not measure.
+        ValueError: an entry lacks a field, has an unknown one, or cannot be tested, see `Claim.check`.
     """
-    found = _checked(CLAIMS.name, CLAIMS.read_text(encoding="utf-8"))
+    found: list[Claim] = read_asset(CLAIMS, list[Claim])
     for claim in found:
-        for arm in claim.arms:
-            if arm not in get_experiment(claim.experiment).arms:
-                raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} has no arm {arm!r}")
-        if claim.when != "at the end" and claim.about != "both ways":
-            raise ValueError(
-                f"{CLAIMS.name}: {claim.statement!r} is about {claim.about} {claim.when}: wanted one or the "
-                "other, since early in training only the rsum of both directions is recorded"
-            )
-        if claim.about == "relations" and not get_experiment(claim.experiment).pairs:
-            raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} does not look at relations")
-        if (claim.against == "") != (claim.about in ALONE):
-            raise ValueError(
-                f"{CLAIMS.name}: {claim.statement!r} is about {claim.about} and against {claim.against!r}: "
-                "wanted another arm, or none for what is about one system alone"
-            )
-        if claim.about in FOLLOWED and not get_experiment(claim.experiment).follows_losses:
-            raise ValueError(f"{CLAIMS.name}: experiment {claim.experiment!r} does not follow the losses")
-        if (claim.words == "") != (claim.kind == "our question"):
-            raise ValueError(
-                f"{CLAIMS.name}: {claim.statement!r} is of the kind {claim.kind!r}: wanted the paper's words "
-                "for what it claims, and none for a question of ours"
-            )
+        claim.check()
     return [claim for claim in found if work in ("", claim.work)]
 
 
-@functools.lru_cache(maxsize=1)
-def _checked(name: str, text: str) -> list[Claim]:
-    """Check the text of all claims once: parsing YAML is slow, and every page asks for them."""
-    found: list[Claim] = from_json(name, json.dumps(yaml.safe_load(text)), list[Claim])
-    return found
+@dataclass(frozen=True)
+class Departure:
+    """One point at which a paper and its released code differ."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    work: str
+    """The paper's key, such as "2ad"."""
+    place: str
+    """Where the paper says it."""
+    printed: str
+    """What the paper says."""
+    released: str
+    """What its code does."""
+    here: str
+    """What this repository does."""
+
+
+def departures(work: str = "") -> list[Departure]:
+    """Read the entries of `assets/departures.yml`, of one paper or of all.
+
+    Raises:
+        ValueError: an entry lacks a field, has an unknown one, or leaves one empty.
+    """
+    found: list[Departure] = read_asset(DEPARTURES, list[Departure])
+    for number, departure in enumerate(found):
+        for field, words in vars(departure).items():
+            if not words.strip():
+                raise ValueError(f"{DEPARTURES.name}: [{number}].{field} is empty: wanted a few words")
+    return [departure for departure in found if work in ("", departure.work)]

@@ -14,110 +14,73 @@ from vsecore.data.files import write_atomically
 from vsecore.experiments.statistics import interval
 from vsecore.records import RECALLS, Record
 
-
-@dataclass(frozen=True)
-class Row:
-    """One system."""
-
-    name: str
-    metrics: Mapping[str, Sequence[float]]
-    """Each recall and their sum, in percent, one value a seed."""
-    seeds: Sequence[int]
-    paper: float | None
-    """The rsum that the paper prints; None: it has none."""
-    parameters: int | None
-    """None: an older record, which does not say."""
-    seconds: float
-    """What one training took, the median over the seeds."""
-
-    @property
-    def rsum(self) -> float:
-        """The mean over the seeds."""
-        return statistics.mean(self.metrics["rsum"])
-
-    @property
-    def reach(self) -> float:
-        """Half of the 95 % confidence interval of the mean rsum; `nan` for one seed."""
-        low, high = interval(self.metrics["rsum"])
-        return (high - low) / 2
+OURS, PAPERS = "#0072b2", "#d55e00"
+"""The colours of our results and of the paper's, which can be told apart in colour blindness."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Systems on the same test pictures, best first."""
+    """Systems on the same test pictures, as a table, a file of numbers and a figure, best first."""
 
-    rows: Sequence[Row]
+    found: Mapping[str, Sequence[Record]]
+    """The records of each system, one a seed."""
+    paper: Mapping[str, float]
+    """The rsum that the paper prints, by system."""
     printed_on: str
-    """The test pictures of the paper's column, such as "COCO 5K"; "": there is none."""
+    """The test pictures of the paper's sums, such as "COCO 5K"; "": there are none."""
 
-    @classmethod
-    def of(
-        cls, found: Mapping[str, Sequence[Record]], paper: Mapping[str, float], printed_on: str
-    ) -> Comparison:
-        """Compare systems by their records.
-
-        Args:
-            found: the records of each system, one a seed.
-            paper: the rsum that the paper prints, by system.
-            printed_on: the test pictures that the paper's rsum was measured on.
-        """
-        rows = [
-            Row(
-                name,
-                {metric: [entry.metrics[metric] for entry in entries] for metric in (*RECALLS, "rsum")},
-                [entry.seed for entry in entries],
-                paper.get(name),
-                int(entries[0].metrics["parameters"]) if "parameters" in entries[0].metrics else None,
-                statistics.median(entry.seconds for entry in entries),
-            )
-            for name, entries in found.items()
-        ]
-        return cls(sorted(rows, key=lambda row: -row.rsum), printed_on if paper else "")
+    @property
+    def ranked(self) -> dict[str, Sequence[Record]]:
+        """The records of each system, the one with the highest mean rsum first."""
+        return dict(sorted(self.found.items(), key=lambda one: -statistics.mean(_values(one[1], "rsum"))))
 
     def markdown(self) -> str:
         """Return a Markdown table; the mean rsum is followed by ± half of its 95 % interval."""
         heads = ["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"]
         heads += [f"rsum in the paper, {self.printed_on}"] if self.printed_on else []
         lines = [[*heads, "parameters", "seconds a training"], ["---"] * (len(heads) + 2)]
-        for row in self.rows:
-            seeds = len(row.metrics["rsum"])
-            reach = f" ± {row.reach:.1f}" if seeds > 1 else ""
-            lines.append([row.name, str(seeds), f"{row.rsum:.1f}{reach}"])
-            lines[-1] += [f"{statistics.mean(row.metrics[metric]):.1f}" for metric in ("i2t_r1", "t2i_r1")]
+        for name, entries in self.ranked.items():
+            means = [statistics.mean(_values(entries, metric)) for metric in ("rsum", "i2t_r1", "t2i_r1")]
+            cells = [name, str(len(entries)), *(f"{mean:.1f}" for mean in means)]
+            if len(entries) > 1:
+                cells[2] += f" ± {_reach(entries):.1f}"
             if self.printed_on:
-                lines[-1].append("–" if row.paper is None else f"{row.paper:.1f}")
-            lines[-1] += ["–" if row.parameters is None else f"{row.parameters:,}", f"{row.seconds:,.0f}"]
+                cells.append(f"{self.paper[name]:.1f}" if name in self.paper else "–")
+            weights = entries[0].metrics.get("parameters")  # older records do not say
+            seconds = statistics.median(entry.seconds for entry in entries)
+            lines.append([*cells, "–" if weights is None else f"{int(weights):,}", f"{seconds:,.0f}"])
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
     def csv(self) -> str:
         """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
-        text = io.StringIO()
+        text, metrics = io.StringIO(), (*RECALLS, "rsum")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["system", "seed", *RECALLS, "rsum", "paper_rsum", "parameters", "seconds"])
-        for row in self.rows:
-            for seed, values in zip(row.seeds, zip(*row.metrics.values(), strict=True), strict=True):
-                rounded = [round(value, 3) for value in values]
-                writer.writerow([row.name, seed, *rounded, row.paper, row.parameters, round(row.seconds, 1)])
+        writer.writerow(["system", "seed", *metrics, "paper_rsum", "parameters", "seconds"])
+        for name, entries in self.ranked.items():
+            for entry in entries:
+                values = [round(entry.metrics[metric], 3) for metric in metrics]
+                more = self.paper.get(name), entry.metrics.get("parameters"), round(entry.seconds, 1)
+                writer.writerow([name, entry.seed, *values, *more])
         return text.getvalue()
 
     def figure(self) -> Any:
         """Draw a dot for each seed, the mean with its 95 % interval, and the paper's rsum as a diamond."""
         from matplotlib.figure import Figure  # takes a second, and only this needs it
 
-        figure = Figure(figsize=(7, 1.2 + 0.4 * len(self.rows)), layout="constrained")
+        figure = Figure(figsize=(7, 1.2 + 0.4 * len(self.found)), layout="constrained")
         axes = figure.subplots()
-        for place, row in enumerate(self.rows):
-            axes.plot(
-                row.metrics["rsum"], [place] * len(row.metrics["rsum"]), "o", color="#0072b2", alpha=0.4
-            )
-            if len(row.metrics["rsum"]) > 1:
-                axes.errorbar(row.rsum, place, xerr=row.reach, fmt="|", color="#0072b2", capsize=4)
-            if row.paper is not None:
-                axes.plot(row.paper, place, "D", color="#d55e00", fillstyle="none")
-        axes.set(yticks=range(len(self.rows)), yticklabels=[row.name for row in self.rows], xlabel="rsum")
+        for place, (name, entries) in enumerate(self.ranked.items()):
+            sums = _values(entries, "rsum")
+            axes.plot(sums, [place] * len(sums), "o", color=OURS, alpha=0.4)
+            if len(sums) > 1:
+                mean = statistics.mean(sums)
+                axes.errorbar(mean, place, xerr=_reach(entries), fmt="|", color=OURS, capsize=4)
+            if name in self.paper:
+                axes.plot(self.paper[name], place, "D", color=PAPERS, fillstyle="none")
+        axes.set(yticks=range(len(self.found)), yticklabels=list(self.ranked), xlabel="rsum")
         axes.invert_yaxis()
         if self.printed_on:
-            axes.plot([], [], "D", color="#d55e00", fillstyle="none", label=f"the paper, {self.printed_on}")
+            axes.plot([], [], "D", color=PAPERS, fillstyle="none", label=f"the paper, {self.printed_on}")
             axes.legend(loc="best")
         return figure
 
@@ -130,3 +93,13 @@ class Comparison:
         with write_atomically(folder / f"{name}.svg") as file:
             self.figure().savefig(file, format="svg")
         return [folder / f"{name}{suffix}" for suffix in (*texts, ".svg")]
+
+
+def _values(entries: Sequence[Record], metric: str) -> list[float]:
+    return [entry.metrics[metric] for entry in entries]
+
+
+def _reach(entries: Sequence[Record]) -> float:
+    """Return half of the 95 % confidence interval of the mean rsum."""
+    low, high = interval(_values(entries, "rsum"))
+    return (high - low) / 2

@@ -33,13 +33,7 @@ CONTRASTS, RECONSTRUCTIONS, MULTIPLIERS = "contrast_in_", "reconstruction_in_", 
 """Prefixes of what is recorded for each epoch: the mean losses, and the multiplier at its end."""
 
 
-NOTE = (
-    "of each epoch the mean contrastive loss; where captions are decoded also the mean reconstruction "
-    "loss, and with a bound the multiplier at its end"
-)
-
-
-def look(event: Event) -> dict[str, Tensor | float]:
+def observe(event: Event) -> dict[str, Tensor | float]:
     """Return a step's contrastive loss, and that of a loss with a bound, its multiplier and the bound."""
     terms, seen = dict(event.terms), dict[str, Tensor | float]()
     for name, loss in event.system.losses.items():
@@ -57,21 +51,31 @@ def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics that the constants of this module name, those that the losses have.
 
     Args:
-        steps: of a whole training, what `look` saw and the "epoch" of each.
+        steps: of a whole training, what `observe` saw and the "epoch" of each.
     """
     contrasts, decoded, multipliers = (
         list(by_epoch(steps, name).values()) for name in ("contrast", "reconstruction", "multiplier")
     )
-    means = [statistics.mean(values) for values in contrasts]
-    everything = [value for values in contrasts for value in values]
-    found = dict(zip(CONTRAST, (statistics.mean(everything), means[-1]), strict=True))
-    found |= _numbered(CONTRASTS, means)
-    decoded_means = [statistics.mean(values) for values in decoded]
-    found |= _numbered(RECONSTRUCTIONS, decoded_means)
+    contrast_means, decoded_means = ([statistics.mean(one) for one in each] for each in (contrasts, decoded))
+    overall = statistics.mean(value for values in contrasts for value in values)
+    found = dict(zip(CONTRAST, (overall, contrast_means[-1]), strict=True))
+    for begins, values in (
+        (CONTRASTS, contrast_means),
+        (RECONSTRUCTIONS, decoded_means),
+        (MULTIPLIERS, [values[-1] for values in multipliers]),
+    ):
+        found |= {f"{begins}{epoch}": value for epoch, value in enumerate(values, start=1)}
     if multipliers:
-        found |= _numbered(MULTIPLIERS, [values[-1] for values in multipliers])
-        found |= _of_bound(decoded_means, steps[0]["bound"])
-        found |= _of_path([value for values in multipliers for value in values])
+        bound, path = steps[0]["bound"], [value for values in multipliers for value in values]
+        met = next((epoch for epoch, loss in enumerate(decoded_means, start=1) if loss <= bound), 0)
+        found |= {
+            ABOVE_BOUND: 100 * (decoded_means[-1] / bound - 1),
+            BOUND_MET: float(met),
+            HIGHEST: max(path),
+            LOWEST: min(path),
+            LEFT: 100 * path[-1] / (max(path) or 1.0),
+            RETURNS: float(sum(before == 0 < after for before, after in pairwise(path))),
+        }
     return found
 
 
@@ -81,25 +85,3 @@ def asked_of(recipe: Recipe) -> set[str]:
         LOSSES.takes(part.name, "bound") and part.options.get("bound") is not None for part in recipe.losses
     )
     return {*CONTRAST, *((ABOVE_BOUND, BOUND_MET, HIGHEST, LOWEST, LEFT, RETURNS) if bounded else ())}
-
-
-def _of_bound(decoded: Sequence[float], bound: float) -> Mapping[str, float]:
-    """Compare the mean reconstruction loss of each epoch with its bound."""
-    met = next((epoch for epoch, loss in enumerate(decoded, start=1) if loss <= bound), 0)
-    return {ABOVE_BOUND: 100 * (decoded[-1] / bound - 1), BOUND_MET: float(met)}
-
-
-def _of_path(path: Sequence[float]) -> Mapping[str, float]:
-    """Describe the path of a multiplier, its value after each step."""
-    risen = sum(before == 0 < after for before, after in pairwise(path))
-    return {
-        HIGHEST: max(path),
-        LOWEST: min(path),
-        LEFT: 100 * path[-1] / (max(path) or 1.0),
-        RETURNS: float(risen),
-    }
-
-
-def _numbered(begins: str, values: Sequence[float]) -> dict[str, float]:
-    """Name a value of each epoch."""
-    return {f"{begins}{epoch}": value for epoch, value in enumerate(values, start=1)}

@@ -57,8 +57,8 @@ def _hardest(scores: Tensor, count: int, anchor: str) -> np.ndarray:
     fewest = int(scores.isfinite().sum(1).min())
     if fewest == 0:
         raise ValueError(f"everything is true of some {anchor}: no negative is left to learn from")
-    count = min(count, fewest)
-    return torch.cat([block.topk(count).indices.int() for block in scores.split(BLOCK)]).numpy()
+    best = [block.topk(min(count, fewest)).indices.int() for block in scores.split(BLOCK)]
+    return torch.cat(best).numpy()
 
 
 def shares_true(negatives: OfflineNegatives, truth: Tensor) -> dict[str, float]:

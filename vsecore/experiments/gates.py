@@ -11,20 +11,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vsecore.experiments import tuning
+from vsecore.experiments import constraint, tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import ALONE, About, Claim, When
-from vsecore.experiments.constraint import (
-    ABOVE_BOUND,
-    BOUND_MET,
-    CONTRAST,
-    LEFT,
-    LOWEST,
-    MULTIPLIERS,
-    RECONSTRUCTIONS,
-    RETURNS,
-)
-from vsecore.experiments.set_variance import LOG_VARIANCES
+from vsecore.experiments.scales import SCENES
+from vsecore.experiments.set_vectors import LOG_VARIANCES
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -33,38 +24,40 @@ MARGIN = 0.01
 whose logarithm is measured, it is this share of the variance."""
 LOSS_MARGIN = 0.05
 """The same for losses in training, which vary more from batch to batch."""
-SEEDS = {"scenes": 5}
+SEEDS = {SCENES: 5}
 """How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
-MEASURES = {"scenes": ("rsum", "i2t_map_at_r", "t2i_map_at_r")}
-"""The measures that count, by data: on the scenes, whose truth is known, also mAP@R on it, both ways."""
-MEASURES_ELSEWHERE = ("rsum",)
 ONE_WAY: dict[About, str] = {"caption retrieval": "i2t", "image retrieval": "t2i"}
 """The prefix of its measures, where a claim is about one direction."""
-PAIRS = {"scenes": ("pairs_t2i", "pairs_i2t")}
-"""The measures of a claim about relations; only the scenes have pictures that differ in one alone."""
 FIRST_PLACE = "both_r1"
 """Judges claims about the first place: the percentage of pairs whose cross-retrieval rank is 0."""
-OF_LOSSES: dict[About, tuple[str, ...]] = {
-    "contrastive loss": CONTRAST,
-    "bound": (ABOVE_BOUND,),
-    "fall of the multiplier": (LEFT,),
-    "return of the multiplier": (RETURNS,),
-}
-"""The measures of what is followed in training."""
 EARLY = "early_rsum"
 """Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
+OF_THEIR_OWN: dict[About, tuple[str, ...]] = {
+    "first place": (FIRST_PLACE,),
+    "spread": LOG_VARIANCES,
+    "contrastive loss": constraint.CONTRAST,
+    "bound": (constraint.ABOVE_BOUND,),
+    "fall of the multiplier": (constraint.LEFT,),
+    "return of the multiplier": (constraint.RETURNS,),
+}
+"""The measures of claims that are not about recalls, the same on all data."""
 
 
 @dataclass(frozen=True)
-class Training:
+class Trained:
     """What is recorded about one system of an arm."""
 
-    name: str  # the recipe's name
-    tried: Mapping[float, float]  # the best rsum on dev at each learning rate
-    curves: Sequence[Sequence[float]]  # rsum on dev after each epoch at the best rate, from each seed
-    full_length: bool  # whether it took as many epochs as its recipe asks for
-    seconds: float  # wall time of one training; the median, since one may have been paused
+    name: str
+    """The recipe's name."""
+    tried: Mapping[float, float]
+    """The best rsum on dev at each learning rate."""
+    curves: Sequence[Sequence[float]]
+    """The rsum on dev after each epoch at the best rate, from each seed."""
+    full_length: bool
+    """Whether it took as many epochs as its recipe asks for."""
+    seconds: float
+    """Wall time of one training; the median, since one may have been paused."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +65,17 @@ class Studied:
     """What is recorded about one arm."""
 
     arm: str
-    trainings: Sequence[Training]  # one for its system, or one for each member of an ensemble
-    results: Mapping[str, Mapping[int, float]]  # each measure by seed, of the test split except for `EARLY`;
-    # `i2t_rsum` and `t2i_rsum` are the sums of the three recalls of a direction
-    baseline: Mapping[str, float]  # of a ridge regression on its features, the best of its members'
-    device: str  # what it was trained on
-    title: tuple[str, str]  # name and digest of its records: the same if two arms are the same system
+    trainings: Sequence[Trained]
+    """One for its system, or one for each member of an ensemble."""
+    results: Mapping[str, Mapping[int, float]]
+    """Each measure by seed, of the test split except for `EARLY`; `i2t_rsum` and `t2i_rsum` are the sums of
+    the three recalls of a direction."""
+    baseline: Mapping[str, float]
+    """Of a ridge regression on its features, the best of its members'."""
+    device: str
+    """What it was trained on."""
+    title: tuple[str, str]
+    """Name and digest of its records: the same if two arms are the same system."""
 
     @property
     def seeds(self) -> set[int]:
@@ -88,6 +86,11 @@ class Studied:
     def rsum(self) -> float:
         """The mean over its seeds."""
         return statistics.mean(self.results["rsum"].values())
+
+    @property
+    def seconds(self) -> float:
+        """How long the trainings of one seed take."""
+        return sum(training.seconds for training in self.trainings)
 
     def epochs(self, begins: str) -> dict[int, list[float]]:
         """Return what is recorded for each epoch, by seed: its names begin so and end with the epoch."""
@@ -103,47 +106,37 @@ class Studied:
 class Shut:
     """A gate that keeps a claim from being judged."""
 
-    gate: str  # its name, in a word or two
+    gate: str
+    """Its name, in a word or two."""
     why: str
-    trainings: int  # how many would open it, if they go well
-    seconds: float  # how long those take
+    trainings: int = 0
+    """How many would open it, if they go well."""
+    seconds: float = 0.0
+    """How long those take."""
 
 
 def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:
     """Return the measures that count on some data; none for a claim about relations where there are no pairs.
 
-    In one direction, these are the sum of its three recalls and its mAP@R; of spread, the logarithms of the
-    circular variance of pictures' sets and of captions' sets; for what happens in training, see `constraint`.
+    On the scenes, whose truth is known, mAP@R on it counts as much as the recalls. In one direction, the
+    measures are the sum of its three recalls and its mAP@R.
     """
     if when == "early in training":
         return (EARLY,)
-    if about == "first place":
-        return (FIRST_PLACE,)
-    if about == "spread":
-        return LOG_VARIANCES
-    if about in OF_LOSSES:
-        return OF_LOSSES[about]
-    if about == "relations":
-        return PAIRS.get(data, ())
-    measures = MEASURES.get(data, MEASURES_ELSEWHERE)
+    if about in OF_THEIR_OWN:
+        return OF_THEIR_OWN[about]
+    if about == "relations":  # only the scenes have pictures that differ in one relation alone
+        return ("pairs_t2i", "pairs_i2t") if data == SCENES else ()
+    on_truth = ("i2t_map_at_r", "t2i_map_at_r") if data == SCENES else ()
     if about == "both ways":
-        return measures
+        return ("rsum", *on_truth)
     way = ONE_WAY[about]
-    return (f"{way}_rsum", *(measure for measure in measures if measure.startswith(way)))
+    return (f"{way}_rsum", *(measure for measure in on_truth if measure.startswith(way)))
 
 
 def seeds_wanted(data: str) -> int:
     """Return how many seeds both arms of a claim need on some data."""
     return SEEDS.get(data, SEEDS_ELSEWHERE)
-
-
-def no_measures(data: str, about: About) -> Shut | None:
-    """Check that the data have what a claim is about; no training helps where they do not."""
-    if measures_of(data, about=about):
-        return None
-    return Shut(
-        "no known truth", "no two of these pictures are known to differ in one relation alone", 0, 0.0
-    )
 
 
 def never(claim: Claim, data: str) -> Shut | None:
@@ -152,11 +145,11 @@ def never(claim: Claim, data: str) -> Shut | None:
     for arm in claim.arms:
         if not experiment.trains_on(arm, data):
             if experiment.arms[arm].only_false:
-                return Shut(
-                    "no known truth", "which captions are true of which pictures is not known", 0, 0.0
-                )
-            return Shut("one kind of features", f"{arm} has features that these data lack", 0, 0.0)
-    return no_measures(data, claim.about)
+                return Shut("no known truth", "which captions are true of which pictures is not known")
+            return Shut("one kind of features", f"{arm} has features that these data lack")
+    if measures_of(data, about=claim.about):
+        return None
+    return Shut("no known truth", "no two of these pictures are known to differ in one relation alone")
 
 
 def shut(
@@ -166,13 +159,16 @@ def shut(
 
     The linear baseline is a matter of retrieval in both directions, whatever the claim is about.
     """
-    found: list[Shut | None] = [same_system(first, second)]
+    found: list[Shut | None] = []
+    if first.title == second.title:  # one that is chosen on dev may turn out to be the other
+        found.append(Shut("one system", f"{first.arm} and {second.arm} are the same trainings"))
     for arm in (first, second):
         found += [learning_rate(arm), levelled(arm)]
-        if not _compared(arm, data) or not (arm is weaker(first, second) and is_finished(arm)):
+        failed = arm is weaker(first, second) and is_finished(arm) and _has_baseline(arm, data)
+        if not failed:  # else the verdict says so
             found.append(above_baseline(arm, data))
-    found += [seeds(first, second, data), measured(first, second, data, when, about)]
-    found.append(comes_to_it(first, about))
+    found += [seeds(first, second, data), measured(first, second, measures_of(data, when, about))]
+    found.append(far_enough(first, about))
     return [gate for gate in found if gate is not None]
 
 
@@ -186,30 +182,24 @@ def zero(arm: Studied, data: str, about: About) -> Studied:
     return Studied("0", [], above | measures, dict.fromkeys(measures_of(data), 0.0), arm.device, ("", ""))
 
 
-def same_system(first: Studied, second: Studied) -> Shut | None:
-    """Check that the arms are two systems: one that is chosen on dev may turn out to be the other."""
-    if first.title != second.title:
-        return None
-    return Shut("one system", f"{first.arm} and {second.arm} are the same trainings", 0, 0.0)
-
-
 def weaker(first: Studied, second: Studied) -> Studied:
     """Return the arm with the lower mean rsum."""
     return min(first, second, key=lambda arm: arm.rsum)
+
+
+def is_finished(arm: Studied) -> bool:
+    """Whether an arm's learning rates are chosen and its trainings complete."""
+    return learning_rate(arm) is None and levelled(arm) is None
 
 
 def learning_rate(arm: Studied) -> Shut | None:
     """Check that each learning rate is the best of at least three on dev, and not the lowest or highest."""
     for training in arm.trainings:
         if not tuning.is_settled(training.tried):
-            missing = tuning.still_to_try(training.tried)
+            count = len(tuning.still_to_try(training.tried))
             rates = ", ".join(f"{rate:g}" for rate in training.tried) or "none"
-            return Shut(
-                f"learning rate of {arm.arm}",
-                f"tried for {training.name}: {rates}; the best must lie between two others",
-                len(missing),
-                len(missing) * training.seconds,
-            )
+            why = f"tried for {training.name}: {rates}; the best must lie between two others"
+            return Shut(f"learning rate of {arm.arm}", why, count, count * training.seconds)
     return None
 
 
@@ -222,16 +212,12 @@ def levelled(arm: Studied) -> Shut | None:
         if training.full_length:
             continue
         if not training.curves:
-            return Shut(f"length of {arm.arm}", f"no epochs of {training.name} are recorded", 0, 0.0)
+            return Shut(f"length of {arm.arm}", f"no epochs of {training.name} are recorded")
         curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
         gain = late_gain(curve)
         if gain >= LEVELLED:
-            return _twice_as_long(
-                arm,
-                [training],
-                f"length of {arm.arm}",
-                f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum",
-            )
+            why = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
+            return _twice_as_long(arm, [training], f"length of {arm.arm}", why)
     return None
 
 
@@ -241,47 +227,23 @@ def late_gain(curve: Sequence[float]) -> float:
     Args:
         curve: rsum on dev after each epoch, the mean over the seeds.
     """
-    return 1 - max(curve[: _before(curve)], default=0.0) / max(curve)
+    return 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve)
 
 
 def above_baseline(arm: Studied, data: str) -> Shut | None:
     """Check that every seed is clearly above a ridge regression on the same features, by each measure."""
-    if not _compared(arm, data):
-        return Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features", 0, 0.0)
-    for measure in _below_baseline(arm, data):
-        lowest, baseline = min(arm.results[measure].values()), arm.baseline[measure]
-        return Shut(
-            f"baseline of {arm.arm}",
-            f"its {measure}, {lowest:.1f}, is not clearly above that of a ridge regression, {baseline:.1f}",
-            0,
-            0.0,
-        )
+    if not _has_baseline(arm, data):
+        return Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features")
+    for measure in measures_of(data):
+        lowest = min(arm.results.get(measure, {0: math.inf}).values())
+        if lowest <= (1 + MARGIN) * arm.baseline[measure]:
+            why = f"its {measure}, {lowest:.1f}, is not clearly above that of a ridge regression"
+            return Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[measure]:.1f}")
     return None
 
 
-def is_below_baseline(arm: Studied, data: str) -> bool:
-    """Whether some seed is not above the linear baseline by more than the margin, by some measure."""
-    return bool(_below_baseline(arm, data))
-
-
-def _compared(arm: Studied, data: str) -> bool:
-    """Whether the linear baseline's result is known for each measure."""
+def _has_baseline(arm: Studied, data: str) -> bool:
     return set(measures_of(data)) <= arm.baseline.keys()
-
-
-def _below_baseline(arm: Studied, data: str) -> list[str]:
-    """Return the measures by which some seed is not clearly above the linear baseline."""
-    return [
-        measure
-        for measure in measures_of(data)
-        if measure in arm.baseline
-        and min(arm.results.get(measure, {0: math.inf}).values()) <= (1 + MARGIN) * arm.baseline[measure]
-    ]
-
-
-def is_finished(arm: Studied) -> bool:
-    """Whether an arm's learning rates are chosen and its trainings complete."""
-    return learning_rate(arm) is None and levelled(arm) is None
 
 
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
@@ -289,64 +251,52 @@ def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds
     if len(shared) >= wanted:
         return None
-    # A seed that one arm already has costs one training, a new one two.
-    lacking = wanted - len(shared)
+    lacking = wanted - len(shared)  # a seed that one arm already has costs one training, a new one two
     of_first = min(lacking, len(first.seeds - shared))
     of_second = min(lacking - of_first, len(second.seeds - shared))
-    counts = (lacking - of_first, lacking - of_second)
-    trainings, seconds = 0, 0.0
-    for count, arm in zip(counts, (first, second), strict=True):
-        trainings += count * len(arm.trainings)
-        seconds += count * sum(training.seconds for training in arm.trainings)
+    counts = ((lacking - of_first, first), (lacking - of_second, second))
+    trainings = sum(count * len(arm.trainings) for count, arm in counts)
+    seconds = sum(count * arm.seconds for count, arm in counts)
     return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
 
 
-def measured(
-    first: Studied, second: Studied, data: str, when: When = "at the end", about: About = "both ways"
-) -> Shut | None:
-    """Check that both arms have every measure that counts on the data, from the same seeds."""
+def measured(first: Studied, second: Studied, measures: Sequence[str]) -> Shut | None:
+    """Check that both arms have every measure, from the seeds that they share."""
     shared = first.seeds & second.seeds
-    for measure in measures_of(data, when, about):
+    for measure in measures:
         for arm in (first, second):
             if missing := shared - arm.results.get(measure, {}).keys():
-                seconds = sum(training.seconds for training in arm.trainings)
                 lacking = ", ".join(str(seed) for seed in sorted(missing))
-                return Shut(
-                    "measures",
-                    f"{measure} of {arm.arm} is not recorded for seeds {lacking}",
-                    len(missing) * len(arm.trainings),
-                    len(missing) * seconds,
-                )
+                why = f"{measure} of {arm.arm} is not recorded for seeds {lacking}"
+                count = len(missing) * len(arm.trainings)
+                return Shut("measures", why, count, len(missing) * arm.seconds)
     return None
 
 
-def comes_to_it(arm: Studied, about: About) -> Shut | None:
+def far_enough(arm: Studied, about: About) -> Shut | None:
     """Check that an arm has reached what a claim about it alone is about, and has levelled off there.
 
     A multiplier can settle only once the bound is met, and return from 0 only if it was there. The paper's
     trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
     yet.
     """
+    unmet = [seed for seed, epoch in arm.results.get(constraint.BOUND_MET, {}).items() if not epoch]
+    above = [seed for seed, lowest in arm.results.get(constraint.LOWEST, {}).items() if lowest > 0]
+    for fails, gate, what, of_seeds in (
+        (about == "fall of the multiplier", "bound", "it was not met", unmet),
+        (about == "return of the multiplier", "multiplier", "it was never at 0", above),
+    ):
+        if fails and of_seeds:
+            which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
+            return _twice_as_long(arm, arm.trainings, f"{gate} of {arm.arm}", f"{what} with {which}")
     if about == "fall of the multiplier":
-        unmet = [seed for seed, epoch in arm.results.get(BOUND_MET, {}).items() if not epoch]
-        if unmet:
-            return _never(arm, f"bound of {arm.arm}", "it was not met", unmet)
-        return _on_its_way(arm, MULTIPLIERS, "multiplier", ALONE[about] / 100)
-    if about == "return of the multiplier":
-        above = [seed for seed, lowest in arm.results.get(LOWEST, {}).items() if lowest > 0]
-        return _never(arm, f"multiplier of {arm.arm}", "it was never at 0", above) if above else None
+        return _settled(arm, constraint.MULTIPLIERS, "multiplier", ALONE[about] / 100)
     if about == "bound":
-        return _on_its_way(arm, RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN)
+        return _settled(arm, constraint.RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN)
     return None
 
 
-def _never(arm: Studied, gate: str, what: str, seeds: Sequence[int]) -> Shut:
-    told = ", ".join(str(seed) for seed in sorted(seeds))
-    why = f"{what} with seed{'s' if len(seeds) > 1 else ''} {told}"
-    return _twice_as_long(arm, arm.trainings, gate, why)
-
-
-def _on_its_way(arm: Studied, begins: str, what: str, allowed: float) -> Shut | None:
+def _settled(arm: Studied, begins: str, what: str, allowed: float) -> Shut | None:
     """Check that the last third of the epochs changed something by less than a share of its highest value.
 
     It looks at the mean over the seeds.
@@ -355,24 +305,20 @@ def _on_its_way(arm: Studied, begins: str, what: str, allowed: float) -> Shut | 
     if not curves or all(training.full_length for training in arm.trainings):
         return None
     curve = [statistics.mean(epoch) for epoch in zip(*curves, strict=True)]
-    changed = abs(curve[-1] - curve[_before(curve) - 1]) / (max(curve) or 1.0)
+    changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (max(curve) or 1.0)
     if changed < allowed:
         return None
-    return _twice_as_long(
-        arm,
-        arm.trainings,
-        f"{what} of {arm.arm}",
-        f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} % of its peak",
-    )
+    why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} % of its peak"
+    return _twice_as_long(arm, arm.trainings, f"{what} of {arm.arm}", why)
 
 
-def _twice_as_long(arm: Studied, systems: Sequence[Training], gate: str, why: str) -> Shut:
+def _twice_as_long(arm: Studied, systems: Sequence[Trained], gate: str, why: str) -> Shut:
     """What it takes to train systems of an arm again, at all rates and from all seeds, twice as long."""
     each = len(tuning.FIRST) + len(arm.seeds) - 1
     seconds = sum(system.seconds for system in systems)
     return Shut(gate, why, each * len(systems), 2 * each * seconds)
 
 
-def _before(curve: Sequence[float]) -> int:
+def _before_last_third(curve: Sequence[float]) -> int:
     """Return how many epochs come before the last third."""
     return len(curve) - max(len(curve) // 3, 1)

@@ -12,7 +12,7 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
@@ -23,9 +23,10 @@ import torch
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
 from vsecore.experiments.catalogue import BY_WORK, get_experiment
-from vsecore.experiments.experiment import Candidates, Experiment, title_of
+from vsecore.experiments.experiment import Experiment, System, title_of
 from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.running import RESULTS, asked_of_record, run
+from vsecore.experiments.recording import asked_of_record
+from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import changes_of
 from vsecore.experiments.verdicts import Outcome, outcomes
 from vsecore.recipes import Recipe
@@ -59,16 +60,18 @@ def missing(
     """
     if outcome.judgement != "not tried":
         return list(outcome.shut)
-    experiment = get_experiment(outcome.claim.experiment)
-    arms = outcome.claim.arms
-    untried = [arm for arm in arms if arm not in found]
+    experiment, wanted = get_experiment(outcome.claim.experiment), gates.seeds_wanted(data)
+    untried = [arm for arm in outcome.claim.arms if arm not in found]
     count = len({key for arm in untried for key in lacking(experiment, arm, data, entries)})
     held: list[Shut | None] = [
         Shut(f"fair trainings of {' and '.join(untried)}", "none yet", count, count * seconds)
     ]
-    for arm in (found[arm] for arm in arms if arm in found):
-        held += [gates.learning_rate(arm), gates.levelled(arm), _seeds(arm, data)]
-    return [shut for shut in held if shut is not None]
+    for arm in [found[arm] for arm in outcome.claim.arms if arm in found]:
+        held += [gates.learning_rate(arm), gates.levelled(arm)]
+        if (seeds := wanted - len(arm.seeds)) > 0:
+            why = f"{len(arm.seeds)} so far, {wanted} needed"
+            held.append(Shut(f"seeds of {arm.arm}", why, seeds * len(arm.trainings), seeds * arm.seconds))
+    return [gate for gate in held if gate is not None]
 
 
 def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Record]) -> dict[Key, str]:
@@ -90,16 +93,16 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
     changes, lacks = changes_of("fair", data), dict[tuple[str, int], str]()
     recorded = {(entry.name, entry.config_hash, entry.seed): entry.metrics.keys() for entry in entries}
 
-    def recipe_of(candidates: Candidates) -> Recipe:
-        own, mined = candidates.changes(changes), candidates.mined
+    def recipe_of(system: System) -> Recipe:
         found = {
-            name: tuning.tried(tuning.recorded(name, own, entries, mined)) for name in candidates.recipes
+            name: tuning.tried(tuning.recorded(system, name, changes, entries)) for name in system.recipes
         }
         for name, tried in found.items():
             for rate in tuning.still_to_try(tried):
-                lacks[tuning.digest_at(name, own, rate, mined), tuning.SEED] = name
+                lacks[tuning.digest_at(system, name, changes, rate), tuning.SEED] = name
         best = max(found, key=lambda name: max(found[name].values(), default=0.0))
-        return tuning.at_rate(best, own, tuning.best(found[best] or {tuning.FIRST[1]: 0.0}))
+        rate = tuning.best(found[best] or {tuning.FIRST[1]: 0.0})
+        return tuning.at_rate(best, system.changes(changes), rate)
 
     planned = experiment.trainings(arm, experiment.features_on(data), recipe_of)
     asked = asked_of_record(experiment, planned, experiment.data_named(data))
@@ -109,7 +112,7 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
             continue
         for one in planned:
             lacks[one.digest, one.seed(seed)] = one.recipe.name
-            by = one.mined.by if one.mined else None
+            by = one.system.miner
             if by and (by.recipe.name, by.digest, by.seed(seed)) not in recorded:
                 lacks[by.digest, by.seed(seed)] = by.recipe.name
     return {(experiment.data_named(data), *key): name for key, name in lacks.items()}
@@ -120,7 +123,8 @@ class Lack:
     """A claim that is not judged yet on some data, and what it lacks."""
 
     outcome: Outcome
-    arms: Mapping[str, Mapping[Key, float]]  # the trainings that each arm lacks, and the seconds of each
+    arms: Mapping[str, Mapping[Key, float]]
+    """The trainings that each arm lacks, and the seconds of each; `nan`: nobody knows yet."""
 
     @property
     def trainings(self) -> dict[Key, float]:
@@ -132,9 +136,12 @@ class Lack:
 class Survey:
     """What is judged of a paper on some data."""
 
-    judged: int  # claims
-    open: Sequence[Lack]  # one for each claim that is not; without those that the data cannot answer
-    entries: Mapping[str, Sequence[Record]]  # what is recorded of each experiment, see `ledger.used`
+    judged: int
+    """How many claims."""
+    open: Sequence[Lack]
+    """One for each claim that is not; without those that the data cannot answer."""
+    entries: Mapping[str, Sequence[Record]]
+    """What is recorded of each experiment, see `ledger.used`."""
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
@@ -146,12 +153,12 @@ class Survey:
             folder: the folder of records; one that is not there has none.
             chosen: only these claims, by their statements or their work; empty: all.
         """
-        told = [
+        results = [
             one
             for one in outcomes(work, data, folder=folder)
             if not gates.never(one.claim, data) and (not chosen or {work, one.claim.statement} & {*chosen})
         ]
-        names = dict.fromkeys([*BY_WORK[work], *(one.claim.experiment for one in told)])
+        names = dict.fromkeys([*BY_WORK[work], *(one.claim.experiment for one in results)])
         entries = {name: ledger.used(name, data, folder) for name in names}
         everything = [entry for several in entries.values() for entry in several]
 
@@ -162,14 +169,14 @@ class Survey:
 
         lacks = [
             Lack(one, {arm: lacks_of(one.claim.experiment, arm) for arm in one.claim.arms})
-            for one in told
+            for one in results
             if one.judgement in ("too small to say", "not tried")
         ]
-        return cls(len(told) - len(lacks), lacks, entries)
+        return cls(len(results) - len(lacks), lacks, entries)
 
     @property
     def trainings(self) -> dict[Key, float]:
-        """The trainings that all claims together lack, and the seconds of each; `nan`: nobody knows yet."""
+        """The trainings that all claims together lack, and the seconds of each."""
         return {key: seconds for lack in self.open for key, seconds in lack.trainings.items()}
 
 
@@ -178,6 +185,12 @@ def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -
     own = [entry for entry in its if entry.name == recipe]
     taken = next(filter(None, (own, its, everything)), [])
     return statistics.median(entry.seconds for entry in taken) if taken else math.nan
+
+
+def usual_seconds(arms: Iterable[Studied]) -> float:
+    """Return how many seconds a training of some arms takes, the median; `nan` if there is none."""
+    seconds = [training.seconds for arm in arms for training in arm.trainings if training.seconds]
+    return statistics.median(seconds) if seconds else math.nan
 
 
 def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:
@@ -222,7 +235,7 @@ def train_missing(
     chosen: Sequence[str] = (),
     folder: Path = RESULTS,
     jobs: int = 1,
-    tell: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> None:
     """Train what the claims still lack, arm by arm, those of the cheapest claim first.
 
@@ -234,7 +247,7 @@ def train_missing(
         chosen: only these claims, by their statements or their work; empty: all.
         folder: the folder of records.
         jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
-        tell: called with a line about what comes next, and about an arm that cannot be trained.
+        log: called with a line about what comes next, and about an arm that cannot be trained.
     """
     done, at_work = set[tuple[str, str]](), dict[Future[None], _Job]()
     with executor(jobs) as pool:
@@ -247,10 +260,9 @@ def train_missing(
                 if len(at_work) == jobs or (job.experiment, job.arm) in done or busy & job.trainings.keys():
                     continue
                 done.add((job.experiment, job.arm))
-                where = at or get_experiment(job.experiment).data_named(data)
-                given = (job.experiment, job.arm, partial(open_data, where), gates.seeds_wanted(data), folder)
-                at_work[pool.submit(_train, *given)] = job
-                tell(
+                where = partial(open_data, at or get_experiment(job.experiment).data_named(data))
+                at_work[pool.submit(_train, job, where, gates.seeds_wanted(data), folder)] = job
+                log(
                     f"next: {job.arm} of {job.experiment}, {len(job.trainings)} trainings in "
                     f"{_hours(job.trainings)} hours; all {len(left)} take {_hours(left)} hours, "
                     f"shared by {jobs} processes"
@@ -262,20 +274,27 @@ def train_missing(
                 try:
                     ended.result()
                 except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
-                    tell(f"{job.arm} of {job.experiment} is left: {error}")
+                    log(f"{job.arm} of {job.experiment} is left: {error}")
 
 
-def _in_order(lacks: Iterable[Lack]) -> Iterator[_Job]:
-    """Give the arms that lack something, those of the claim with the shortest trainings first."""
+def _in_order(lacks: Iterable[Lack]) -> list[_Job]:
+    """Return the arms that lack something, those of the claim with the shortest trainings first."""
 
     def cost(lack: Lack) -> tuple[float, int]:
         total = sum(lack.trainings.values())
         return (math.inf if math.isnan(total) else total), len(lack.trainings)
 
-    for lack in sorted(lacks, key=cost):
-        for arm, trainings in lack.arms.items():
-            if trainings:
-                yield _Job(lack.outcome.claim.experiment, arm, trainings)
+    return [
+        _Job(lack.outcome.claim.experiment, arm, trainings)
+        for lack in sorted(lacks, key=cost)
+        for arm, trainings in lack.arms.items()
+        if trainings
+    ]
+
+
+def _train(job: _Job, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path) -> None:
+    log = partial(print, flush=True)
+    run(job.experiment, open_data, arms=[job.arm], seeds=range(seeds), folder=folder, log=log)
 
 
 def executor(jobs: int) -> Executor:
@@ -296,29 +315,3 @@ def _stand_back(parent: int) -> None:
     torch.set_num_threads(1)
     leave_to_parent()
     threading.Thread(target=follow, daemon=True).start()
-
-
-def _train(
-    experiment: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
-) -> None:
-    run(experiment, open_data, arms=[arm], seeds=range(seeds), folder=folder, tell=partial(print, flush=True))
-
-
-def usual_seconds(arms: Iterable[Studied]) -> float:
-    """Return how many seconds a training of some arms takes, the median; `nan` if there is none."""
-    seconds = [training.seconds for arm in arms for training in arm.trainings if training.seconds]
-    return statistics.median(seconds) if seconds else math.nan
-
-
-def _seeds(arm: Studied, data: str) -> Shut | None:
-    """Check that an arm has as many seeds as a claim about it will need."""
-    wanted = gates.seeds_wanted(data)
-    if (lacking := wanted - len(arm.seeds)) <= 0:
-        return None
-    each = sum(training.seconds for training in arm.trainings)
-    return Shut(
-        f"seeds of {arm.arm}",
-        f"{len(arm.seeds)} so far, {wanted} needed",
-        lacking * len(arm.trainings),
-        lacking * each,
-    )

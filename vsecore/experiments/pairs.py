@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from vsecore import scenes
+from vsecore.arguments import Shape, checked
 from vsecore.data.splits import FeatureKind, Split
 from vsecore.model import VSE
 from vsecore.scoring import Captions
@@ -27,36 +29,31 @@ METRICS = ("pairs_t2i", "pairs_i2t", "pairs_left_right", "pairs_other")
 
 
 def relation_pairs(features: FeatureKind) -> Split:
-    """Return the pairs of the scenes' test split, with five captions a picture.
-
-    Args:
-        features: the kind of features.
-    """
+    """Return the pairs of the scenes' test split, with five captions a picture."""
     return scenes.load(train=1, dev=1, test=PICTURES, features=features, relations_only=1.0).test
 
 
-def told_by_left_right() -> Tensor:
+def sideways_captions() -> Tensor:
     """Return which captions of `relation_pairs` only left or right makes false of the other picture.
 
     Returns:
         (P, 2, C) bool, for each pair, picture of it and caption of this picture.
     """
-    return torch.tensor(_told_by_left_right(PICTURES))
+    return _sideways_captions(PICTURES)
 
 
 @cache
-def _told_by_left_right(count: int) -> list[list[list[bool]]]:
+def _sideways_captions(count: int) -> Tensor:
     made = scenes.pictures("test", count, relations_only=1.0)
-    return [
-        [
-            [_needs_left_right(caption.form, other.scene) for caption in own.captions]
-            for own, other in ((made[first], made[first + 1]), (made[first + 1], made[first]))
-        ]
-        for first in range(0, count, 2)
+    others = [made[number ^ 1] for number in range(count)]  # 2k + 1 for 2k, and the other way round
+    found = [
+        [_needs_sideways(caption.form, other.scene) for caption in own.captions]
+        for own, other in zip(made, others, strict=True)
     ]
+    return torch.tensor(found).view(count // 2, 2, -1)
 
 
-def _needs_left_right(form: scenes.Form, other: scenes.Scene) -> bool:
+def _needs_sideways(form: scenes.Form, other: scenes.Scene) -> bool:
     """Whether a sentence that is false of a scene becomes true without its left and right."""
     rest = tuple(relation for relation in form.relations if relation[0] not in SIDEWAYS)
     return scenes.holds(replace(form, relations=rest), other)
@@ -73,19 +70,8 @@ def pair_scores(model: VSE, pairs: Split, tokenizer: Captions) -> Tensor:
 
     Returns:
         (P, 2, 2, C), for each pair: picture, picture that the caption was written for, caption. On the CPU.
-
-    Raises:
-        ValueError: the pictures cannot be cut into pairs, or do not have equally many captions, in order.
     """
-    count, captions = len(pairs), len(pairs.captions)
-    each = captions // count
-    if count % 2 or not torch.equal(
-        torch.as_tensor(pairs.owner), torch.arange(count).repeat_interleave(each)
-    ):
-        raise ValueError(
-            f"pairs has {count} pictures and {captions} captions: it must have an even number of pictures, "
-            "each with the same number of captions, in order"
-        )
+    count, each = len(pairs), len(pairs.captions) // len(pairs)
     v, t = encode(model, pairs, tokenizer)
     device = next(model.parameters()).device
     found = [
@@ -95,40 +81,36 @@ def pair_scores(model: VSE, pairs: Split, tokenizer: Captions) -> Tensor:
     return torch.stack(found).float().view(-1, 2, 2, each)
 
 
-def pair_accuracy(scores: Tensor, left_right: Tensor | None = None) -> dict[str, float]:
+@checked
+def pair_accuracy(
+    scores: Annotated[Tensor, Shape("P A A C")],
+    sideways: Annotated[Tensor, Shape("P A C", "bool")] | None = None,
+) -> dict[str, float]:
     """Return how often the right one of two is preferred, in percent; a tie counts half.
 
     Args:
         scores: (P, 2, 2, C), as `pair_scores` gives them.
-        left_right: which captions "left of" or "right of" alone makes false of the other picture,
+        sideways: which captions "left of" or "right of" alone makes false of the other picture,
             (P, 2, C) bool; None: this is not asked.
 
     Returns:
         `pairs_t2i`: of each caption, the right picture of two. `pairs_i2t`: of each picture, one of its own
-        captions before one of the other's, over all C x C couples. With `left_right` also `pairs_left_right`
+        captions before one of the other's, over all C x C couples. With `sideways` also `pairs_left_right`
         and `pairs_other`: `pairs_t2i` of these captions and of all others, as far as there are some.
 
     Raises:
-        ValueError: a shape or type is wrong, there is no pair, or a score is NaN.
+        ValueError: a shape or type is wrong, or a score is NaN.
     """
-    if scores.ndim != 4 or scores.shape[1:3] != (2, 2) or not scores.numel():
-        raise ValueError(f"scores has the shape {tuple(scores.shape)}: it must be (P, 2, 2, C), P and C >= 1")
-    if scores.isnan().any():
-        raise ValueError("scores has NaN: it must have a number for each picture and caption")
-    wanted = (len(scores), 2, scores.shape[3])
-    if left_right is not None and (left_right.shape != wanted or left_right.dtype != torch.bool):
-        raise ValueError(
-            f"left_right is {left_right.dtype} of the shape {tuple(left_right.shape)}: "
-            f"it must be bool, {wanted}"
-        )
+    if scores.shape[1] != 2 or scores.isnan().any():
+        raise ValueError(f"scores is {tuple(scores.shape)}, or has NaN: it must be numbers, (P, 2, 2, C)")
     own = scores.diagonal(dim1=1, dim2=2).movedim(2, 1)  # (P, 2, C)   picture w, captions of w
     crossed = scores.flip(1).diagonal(dim1=1, dim2=2).movedim(2, 1)  # the other picture, captions of w
     to_picture = _preferred(own, crossed)  # (P, 2, C)
     foreign = crossed.flip(1)  # (P, 2, C)   picture w, captions of the other
     to_text = _preferred(own[..., :, None], foreign[..., None, :])  # (P, 2, C, C)
     found = {"pairs_t2i": _percent(to_picture), "pairs_i2t": _percent(to_text)}
-    if left_right is not None:
-        for name, chosen in (("pairs_left_right", left_right), ("pairs_other", ~left_right)):
+    if sideways is not None:
+        for name, chosen in (("pairs_left_right", sideways), ("pairs_other", ~sideways)):
             if chosen.any():
                 found[name] = _percent(to_picture[chosen])
     return found

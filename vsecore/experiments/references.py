@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, map_at_r
-from vsecore.experiments.worlds import WORLDS
+from vsecore.experiments.scales import WORLDS
 
 BASELINE = "ridge"
 """The record of a ridge regression from the mean element to words, which every system should beat."""
@@ -24,6 +23,32 @@ ORACLE = "oracle"
 """The record of a ranking that knows which captions are true of which scenes, and breaks ties at random."""
 DRAWS = 20
 """How many times the oracle breaks its ties at random; the record holds the mean."""
+
+
+def scenes_of(split: Split, data: str) -> list[scenes.Picture] | None:
+    """Return the scenes that a split shows; None where they are not known.
+
+    Args:
+        split: of a world of scenes, from the seed 0.
+        data: the name of the data.
+    """
+    if data not in WORLDS:
+        return None
+    made = scenes.pictures(split.name, len(split), **WORLDS[data])
+    same = [caption.text for picture in made for caption in picture.captions] == split.captions
+    return made if same else None  # the split comes from another seed of the world
+
+
+def truth_of(split: Split, data: str) -> Tensor | None:
+    """Return which captions are true of which pictures, (Nc, n) bool; None where this is not known."""
+    return None if scenes_of(split, data) is None else _truth(split.name, len(split), data)
+
+
+@cache
+def _truth(name: str, count: int, data: str) -> Tensor:
+    made = scenes.pictures(name, count, **WORLDS[data])
+    captions = [caption for picture in made for caption in picture.captions]
+    return torch.from_numpy(scenes.relevance(captions, [picture.scene for picture in made]))
 
 
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
@@ -43,36 +68,13 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
     }
 
 
-def truth_of(split: Split, data: str, name: str = "test") -> Tensor | None:
-    """Return which captions are true of which pictures, (Nc, n) bool; None where this is not known.
-
-    Args:
-        split: of a world of scenes, from the seed 0.
-        data: the name of the data.
-        name: the split's name in that world.
-    """
-    if data not in WORLDS:
-        return None
-    made = scenes.pictures(name, len(split), **WORLDS[data])
-    if [caption.text for picture in made for caption in picture.captions] != split.captions:
-        return None  # the split comes from another seed of the world
-    return torch.from_numpy(_truth(name, len(split), data))
-
-
-@cache
-def _truth(name: str, count: int, data: str) -> np.ndarray:
-    made = scenes.pictures(name, count, **WORLDS[data])
-    captions = [caption for picture in made for caption in picture.captions]
-    return scenes.relevance(captions, [picture.scene for picture in made])
-
-
-def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) -> None:
+def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -> None:
     """Record the linear baseline and, on the scenes, the oracle, unless they are recorded.
 
     Args:
         data: what they are measured on.
         folder: the folder of records.
-        tell: called with a line about each result.
+        log: called with a line about each result.
     """
     described = {
         "name": data.name,
@@ -100,7 +102,7 @@ def record_references(data: Dataset, folder: Path, tell: Callable[[str], None]) 
                 note=f"{note}; {len(data.test)} test pictures",
             )
             records.write(entry, folder)
-            tell(f"{name}, {data.feature_kind} features: rsum {metrics['rsum']:.1f}")
+            log(f"{name}, {data.feature_kind} features: rsum {metrics['rsum']:.1f}")
 
 
 def _baseline(data: Dataset) -> dict[str, float]:

@@ -1,12 +1,25 @@
-"""The width and length of training for an experiment on some data; all its arms share them."""
+"""The worlds of scenes that experiments run in, and how wide and how long their trainings are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from vsecore.experiments.experiment import Candidates, at_scale
-from vsecore.recipes import Recipe
+from vsecore.data.splits import FeatureKind
+from vsecore.recipes import FirstRound, Recipe, get
+
+SCENES = "scenes"
+"""The world of most experiments; elsewhere also the name for the scenes of any world."""
+WORLDS: dict[str, dict[str, Any]] = {
+    SCENES: {},
+    "scenes_near_duplicates": {
+        "near_duplicates": 0.5
+    },  # half of the pictures differ from another in one fact
+    "scenes_ambiguous": {"ambiguity": 0.6},  # a caption says less, and fits several pictures
+}
+"""The knobs of each world, as `scenes.load` takes them, by the name that its records give the data."""
+ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
+"""Data that come with one kind of features."""
 
 Scale = Literal["paper", "fair", "lesson"]
 """At the scale of the paper, recipes have their own width, epochs and learning rate. Fair trainings may be
@@ -52,7 +65,12 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
     },
 }
 """Changes that give each system long enough for most to level off, with a schedule that ends low. Lists of
-mined negatives shrink with the training set: see `experiment.at_scale`."""
+mined negatives shrink with the training set: see `at_scale`."""
+
+
+def collection_of(data: str) -> str:
+    """Return "scenes" for the name of any world of scenes, and every other name as it is."""
+    return SCENES if data in WORLDS else data
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:
@@ -69,7 +87,26 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
     return changes.get(data, changes["flickr8k"])
 
 
-def recipe_at(candidates: Candidates, changes: Mapping[str, Any]) -> Recipe | None:
-    """Return the one recipe of a system, with changes; None if there are several to choose from on dev."""
-    own = candidates.changes(changes)
-    return at_scale(candidates.recipes[0], own) if len(candidates.recipes) == 1 else None
+def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with the changes that a scale makes to all systems.
+
+    Lists of 300 captions and 60 pictures are a small share of the training sets that AOQ mines, and a large
+    one of 4,000 pictures. `first_round.texts` and `first_round.pictures` are what stands for these 300 and
+    60; lists of other lengths shrink as much, and systems without lists are left alone.
+
+    Args:
+        name: the recipe's name, in the form of `recipes.get`.
+        changes: in the form of `recipes.get`.
+    """
+    usual = {"first_round.texts": FirstRound().texts, "first_round.pictures": FirstRound().pictures}
+    recipe = get(name, {field: value for field, value in changes.items() if field not in usual})
+    if recipe.first_round is None:
+        return recipe
+    own = {"first_round.texts": recipe.first_round.texts, "first_round.pictures": recipe.first_round.pictures}
+    return recipe.override(
+        {
+            field: max(1, round(int(changes[field]) * own[field] / usual[field]))
+            for field in usual
+            if field in changes
+        }
+    )

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scipy.stats import sem, t, ttest_1samp
+
 from vsecore.experiments.claims import Kind
 
 Verdict = Literal["reproduced", "contradicted", "no difference", "mixed", "undecided"]
@@ -19,12 +21,18 @@ SIGNIFICANCE = 0.05
 class Doubts:
     """How surprising the differences of two systems are under each of these assumptions on their mean."""
 
-    mean: float  # the mean difference
-    margin: float  # what is too small to matter
-    equal: float  # p-value if the true mean is 0
-    far: float  # p-value if it is at the margin or beyond, in either direction
-    worse: float  # p-value if it is at minus the margin or below
-    not_worse: float  # p-value if it is at minus the margin or above
+    mean: float
+    """The mean difference."""
+    margin: float
+    """What is too small to matter."""
+    equal: float
+    """p-value if the true mean is 0."""
+    far: float
+    """p-value if it is at the margin or beyond, in either direction."""
+    worse: float
+    """p-value if it is at minus the margin or below."""
+    not_worse: float
+    """p-value if it is at minus the margin or above."""
 
 
 def doubts(differences: Sequence[float], margin: float) -> Doubts:
@@ -37,48 +45,44 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
     Raises:
         ValueError: fewer than two differences.
     """
-    worse = p_above(differences, -margin)
-    better = p_above([-difference for difference in differences], -margin)
-    equal = 2 * min(p_above(differences), p_above([-difference for difference in differences]))
+    worse, not_better = p_value(differences, -margin, "greater"), p_value(differences, margin, "less")
     return Doubts(
         statistics.mean(differences),
         margin,
-        equal=min(1.0, equal),
-        far=max(worse, better),
+        equal=p_value(differences, 0.0, "two-sided"),
+        far=max(worse, not_better),
         worse=worse,
-        not_worse=p_above([-difference for difference in differences], margin),
+        not_worse=p_value(differences, -margin, "less"),
     )
 
 
-def p_above(differences: Sequence[float], bound: float = 0.0) -> float:
-    """Return how surprising these differences are if their true mean is not above a bound (paired t-test).
+def p_value(
+    differences: Sequence[float], bound: float, alternative: Literal["two-sided", "greater", "less"]
+) -> float:
+    """Return the p-value of a paired t-test.
 
     Args:
         differences: one value for each seed, at least two.
-        bound: what the mean is compared with.
+        bound: what their true mean is if nothing is to be found.
+        alternative: on which side of the bound it lies if something is.
 
     Raises:
         ValueError: fewer than two differences.
     """
     if len(differences) < 2:
         raise ValueError(f"differences are {list(differences)}: a spread needs at least two")
-    mean, spread = statistics.mean(differences), statistics.stdev(differences)
-    if spread == 0:  # no doubt is left
-        return 0.0 if mean > bound else 1.0
-    from scipy.stats import t  # takes a second, and only this needs it
-
-    return float(t.sf((mean - bound) / (spread / math.sqrt(len(differences))), len(differences) - 1))
+    if len(set(differences)) == 1:  # no doubt is left, and a t-test would divide by 0
+        above = differences[0] - bound
+        return float(not {"greater": above > 0, "less": above < 0, "two-sided": above != 0}[alternative])
+    return float(ttest_1samp(differences, bound, alternative=alternative).pvalue)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean by Student's t; `nan`, `nan` for a single value."""
     if len(values) < 2:
         return math.nan, math.nan
-    from scipy.stats import t
-
-    mean, spread = statistics.mean(values), statistics.stdev(values)
-    reach = float(t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1)) * spread / math.sqrt(len(values))
-    return mean - reach, mean + reach
+    reach = float(t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1) * sem(values))
+    return statistics.mean(values) - reach, statistics.mean(values) + reach
 
 
 def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]:
@@ -93,8 +97,7 @@ def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]
     Source: Holm 1979.
     """
     count = len(p_values) if questions is None else questions
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
+    adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
         largest = max(largest, min(1.0, (count - rank) * p_values[place]))
         adjusted[place] = largest

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from vsecore.experiments.experiment import Candidates, Mined, at_scale, digest_of
+from vsecore.experiments.experiment import System
+from vsecore.experiments.scales import at_scale
 from vsecore.recipes import Recipe
 from vsecore.records import Record
 
@@ -19,57 +20,44 @@ SEED = 0
 
 
 def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
-    """Return a recipe with this learning rate.
-
-    Args:
-        name: the recipe's name, in the form of `recipes.get`.
-        changes: other changes to the recipe.
-        rate: the learning rate.
-    """
-    return _at_rate(name, tuple(changes.items()), rate)
+    """Return a recipe, named as `recipes.get` reads it, with changes and with this learning rate."""
+    return _at_rate(name, tuple(changes.items()), rate)[0]
 
 
-@cache
-def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> Recipe:
-    return at_scale(name, {**dict(changes), "training.learning_rate": rate})
-
-
-def digest_at(name: str, changes: Mapping[str, Any], rate: float, mined: Mined | None = None) -> str:
-    """Return the digest of a training with this learning rate; it is the same on all features."""
-    return digest_of(_hash_at(name, tuple(changes.items()), rate), mined)
+def digest_at(system: System, name: str, changes: Mapping[str, Any], rate: float) -> str:
+    """Return the digest of a system's training by one of its recipes, with changes and this learning rate."""
+    return system.digest(_at_rate(name, tuple(system.changes(changes).items()), rate)[1])
 
 
 @cache
-def _hash_at(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> str:
-    return _at_rate(name, changes, rate).hash()
+def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tuple[Recipe, str]:
+    recipe = at_scale(name, {**dict(changes), "training.learning_rate": rate})
+    return recipe, recipe.hash()
 
 
 def development_curve(entry: Record) -> list[float]:
     """Return the rsum on the development split after each epoch, from the record of a training."""
-    found = {
-        int(metric.removeprefix("dev_rsum_")): value
-        for metric, value in entry.metrics.items()
-        if metric.startswith("dev_rsum_")
-    }
-    return [found[epoch] for epoch in sorted(found)]
+    begins = "dev_rsum_"
+    found = {int(name.removeprefix(begins)): name for name in entry.metrics if name.startswith(begins)}
+    return [entry.metrics[found[epoch]] for epoch in sorted(found)]
 
 
 def recorded(
-    name: str, changes: Mapping[str, Any], entries: Iterable[Record], mined: Mined | None = None
+    system: System, name: str, changes: Mapping[str, Any], entries: Iterable[Record]
 ) -> dict[float, list[Record]]:
     """Return the records of a recipe at each learning rate that was tried, from all seeds, lowest rate first.
 
     Args:
+        system: one that may have the recipe.
         name: the recipe's name, with its variants.
-        changes: other changes to the recipe.
+        changes: those that all systems of the experiment share.
         entries: records of the data; those of other recipes are left out.
-        mined: where its offline negatives come from, see `Mined`.
     """
-    mine = [entry for entry in entries if entry.name == name]
-    if not mine:
+    own = [entry for entry in entries if entry.name == name]
+    if not own:
         return {}
-    digests = {rate: digest_at(name, changes, rate, mined) for rate in LADDER}
-    by_rate = {rate: [entry for entry in mine if entry.config_hash == digests[rate]] for rate in LADDER}
+    digests = {rate: digest_at(system, name, changes, rate) for rate in LADDER}
+    by_rate = {rate: [entry for entry in own if entry.config_hash == digests[rate]] for rate in LADDER}
     return {rate: found for rate, found in by_rate.items() if found}
 
 
@@ -102,20 +90,20 @@ def still_to_try(results: Mapping[float, float]) -> list[float]:
 
 
 def tuned(
-    candidates: Candidates, changes: Mapping[str, Any], results_of: Callable[[str], Mapping[float, float]]
+    system: System, changes: Mapping[str, Any], results_of: Callable[[str], Mapping[float, float]]
 ) -> Recipe | None:
     """Return the recipe that did best on the development split, with its best learning rate.
 
     Args:
-        candidates: the recipes to choose from.
+        system: whose recipe is wanted.
         changes: those that all systems of the experiment share.
         results_of: maps a recipe's name to its best rsum on dev at each rate that was tried.
 
     Returns:
-        None if a candidate has not been tried, or if there are several and the tuning of one is unfinished.
+        None if a recipe has not been tried, or if there are several and the tuning of one is unfinished.
     """
-    results = {name: results_of(name) for name in candidates.recipes}
+    results = {name: results_of(name) for name in system.recipes}
     if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
         return None
     name = max(results, key=lambda name: max(results[name].values()))
-    return at_rate(name, candidates.changes(changes), best(results[name]))
+    return at_rate(name, system.changes(changes), best(results[name]))

@@ -14,9 +14,9 @@ from vsecore.experiments import gates
 from vsecore.experiments.claims import ALONE, Claim, claims
 from vsecore.experiments.constraint import CONTRAST
 from vsecore.experiments.gates import LOSS_MARGIN, MARGIN, Shut, Studied, measures_of
-from vsecore.experiments.ledger import printed_difference, studied
+from vsecore.experiments.ledger import studied
 from vsecore.experiments.running import RESULTS
-from vsecore.experiments.set_variance import LOG_VARIANCES
+from vsecore.experiments.set_vectors import LOG_VARIANCES
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
 Judgement = Literal[Verdict, "too small to say", "not tried"]
@@ -27,21 +27,25 @@ class Outcome:
     """What the records say about a claim on some data."""
 
     claim: Claim
-    differences: Mapping[str, Sequence[float]]  # by measure: system minus the other, for each common seed
-    shut: Sequence[Shut]  # the gates that keep it from being judged
+    differences: Mapping[str, Sequence[float]]
+    """By measure: system minus the other, for each common seed."""
+    shut: Sequence[Shut]
+    """The gates that keep it from being judged."""
     judgement: Judgement
-    by_measure: Mapping[str, Verdict] = field(default_factory=dict)  # empty unless it is judged
-    remark: str = ""  # set if the weaker arm is finished but not above the linear baseline
+    by_measure: Mapping[str, Verdict] = field(default_factory=dict)
+    """Empty unless it is judged."""
+    remark: str = ""
+    """Set if the weaker arm is finished but not above the linear baseline."""
 
     @property
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The verdict in words: for a question of ours, which no paper answers, yes or no."""
         if self.judgement == "too small to say":
             return f"too small to say: {', '.join(dict.fromkeys(gate.gate for gate in self.shut))}"
-        said: str = self.judgement
+        words: str = self.judgement
         if self.claim.kind == "our question":
-            said = {"reproduced": "yes", "contradicted": "no"}.get(said, said)
-        return f"{said}, {self.remark}" if self.remark else said
+            words = {"reproduced": "yes", "contradicted": "no"}.get(words, words)
+        return f"{words}, {self.remark}" if self.remark else words
 
 
 def outcomes(
@@ -62,139 +66,94 @@ def outcomes(
         features: the kind of features; None: each experiment's own.
         folder: the folder of records.
     """
-    chosen: dict[str, list[Claim]] = defaultdict(list)
+    by_experiment: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims(work):
         if experiment in ("", claim.experiment):
-            chosen[claim.experiment].append(claim)
-    return [
-        outcome
-        for name, its_claims in chosen.items()
-        for outcome in _judged(
-            its_claims,
-            [claim for claim in claims() if claim.experiment == name],
-            studied(name, data, features, folder=folder),
-            data,
-        )
-    ]
+            by_experiment[claim.experiment].append(claim)
+    found = []
+    for name, several in by_experiment.items():
+        of_arms = studied(name, data, features, folder=folder)
+        compared = [_Comparison.of(claim, of_arms, data) for claim in several]
+        family = [claim for claim in claims() if claim.experiment == name]
+        verdicts = _by_measure([one for one in compared if one.shut == []], family, data)
+        found += [_outcome(one, verdicts[one.claim], data) for one in compared]
+    return found
 
 
-def _judged(
-    several: Sequence[Claim], everything: Sequence[Claim], found: Mapping[str, Studied], data: str
-) -> list[Outcome]:
-    """Return the outcomes of several claims of one experiment; `everything` is all its claims."""
-    shut: list[list[Shut] | None] = []
-    for claim in several:
-        first, second = _arms(claim, found, data)
+@dataclass(frozen=True)
+class _Comparison:
+    """A claim and the two arms that it compares."""
+
+    claim: Claim
+    first: Studied | None
+    """None: it has no record."""
+    second: Studied | None
+    """0 stands for it in a claim about one system alone."""
+    shut: list[Shut] | None
+    """The gates that are shut; None: an arm has no record."""
+    measures: tuple[str, ...]
+
+    @classmethod
+    def of(cls, claim: Claim, found: Mapping[str, Studied], data: str) -> _Comparison:
+        first, second = found.get(claim.system), found.get(claim.against)
+        if claim.about in ALONE and first is not None:
+            second = gates.zero(first, data, claim.about)
+        shut: list[Shut] | None = None
         if never := gates.never(claim, data):
-            shut.append([never])
-        elif first is None or second is None:
-            shut.append(None)
+            shut, first, second = [never], None, None
+        elif first is not None and second is not None:
+            shut = gates.shut(first, second, data, claim.when, claim.about)
+        return cls(claim, first, second, shut, measures_of(data, claim.when, claim.about))
+
+    def doubts(self, measure: str) -> Doubts:
+        """Return the doubts about the difference in a measure; the claim can be judged."""
+        assert self.first is not None and self.second is not None
+        if self.claim.about in ALONE:
+            margin = ALONE[self.claim.about]
+        elif measure in LOG_VARIANCES:  # a difference of logarithms is a share already
+            margin = MARGIN
         else:
-            shut.append(gates.shut(first, second, data, claim.when, claim.about))
-    judged = [claim for claim, gates_shut in zip(several, shut, strict=True) if gates_shut == []]
-    by_measure: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
-    for measure in dict.fromkeys(measure for claim in judged for measure in _measures(claim, data)):
+            shared = self.first.seeds & self.second.seeds
+            margin = LOSS_MARGIN if measure in CONTRAST else MARGIN
+            margin *= statistics.mean(self.second.results[measure][seed] for seed in shared)
+        return doubts(differences(self.first, self.second, measure), margin)
+
+
+def _by_measure(
+    judged: Sequence[_Comparison], family: Sequence[Claim], data: str
+) -> dict[Claim, dict[str, Verdict]]:
+    """Judge each claim by each measure, with Holm's correction over all claims of its kind in the family."""
+    found: dict[Claim, dict[str, Verdict]] = defaultdict(dict)
+    for measure in dict.fromkeys(measure for one in judged for measure in one.measures):
         for no_worse in (True, False):
             alike = [
                 claim
-                for claim in everything
-                if measure in _measures(claim, data) and (claim.kind == "no worse") == no_worse
+                for claim in family
+                if measure in measures_of(data, claim.when, claim.about)
+                and (claim.kind == "no worse") == no_worse
             ]
-            family = [claim for claim in judged if claim in alike]
-            left = [_doubts(claim, found, data, measure) for claim in family]
-            for claim, remaining in zip(family, corrected(left, len(alike)), strict=True):
-                by_measure[claim][measure] = judge(remaining, claim.kind)
-    held = []
-    for claim, gates_shut in zip(several, shut, strict=True):
-        if gates_shut is None:
-            held.append(Outcome(claim, {}, (), "not tried"))
-            continue
-        if gates.never(claim, data):
-            held.append(Outcome(claim, {}, gates_shut, "too small to say"))
-            continue
-        first, second = _arms(claim, found, data)
-        assert first is not None and second is not None  # else it is not tried
-        held.append(
-            Outcome(
-                claim,
-                {measure: differences(first, second, measure) for measure in _measures(claim, data)},
-                gates_shut,
-                "too small to say" if gates_shut else together(list(by_measure[claim].values())),
-                {} if gates_shut else by_measure[claim],
-                "" if gates_shut else _remark(first, second, data),
-            )
-        )
-    return held
+            asked = [one for one in judged if one.claim in alike]
+            left = corrected([one.doubts(measure) for one in asked], len(alike))
+            for one, remaining in zip(asked, left, strict=True):
+                found[one.claim][measure] = judge(remaining, one.claim.kind)
+    return found
 
 
-def _arms(claim: Claim, found: Mapping[str, Studied], data: str) -> tuple[Studied | None, Studied | None]:
-    """Return the two arms that a claim compares, None where one has no record; 0 stands for a second one."""
-    first = found.get(claim.system)
-    if claim.about in ALONE:
-        return first, None if first is None else gates.zero(first, data, claim.about)
-    return first, found.get(claim.against)
-
-
-def _measures(claim: Claim, data: str) -> tuple[str, ...]:
-    return measures_of(data, claim.when, claim.about)
-
-
-def _remark(first: Studied, second: Studied, data: str) -> str:
-    """Return the remark on a comparison whose weaker arm is below the linear baseline."""
-    weaker = gates.weaker(first, second)
-    if not gates.is_below_baseline(weaker, data):
-        return ""
-    return "against a baseline that failed" if weaker is second else "but the system itself failed"
+def _outcome(one: _Comparison, by_measure: Mapping[str, Verdict], data: str) -> Outcome:
+    if one.shut is None:
+        return Outcome(one.claim, {}, (), "not tried")
+    if one.first is None or one.second is None:  # it can never be judged on these data
+        return Outcome(one.claim, {}, one.shut, "too small to say")
+    by_seed = {measure: differences(one.first, one.second, measure) for measure in one.measures}
+    if one.shut:
+        return Outcome(one.claim, by_seed, one.shut, "too small to say")
+    weaker, remark = gates.weaker(one.first, one.second), ""
+    if gates.above_baseline(weaker, data):
+        remark = "against a baseline that failed" if weaker is one.second else "but the system itself failed"
+    return Outcome(one.claim, by_seed, [], together(list(by_measure.values())), by_measure, remark)
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:
     """Return one arm minus the other, for each seed that both have, in order."""
     one, other = (arm.results.get(measure, {}) for arm in (first, second))
     return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
-
-
-def _doubts(claim: Claim, found: Mapping[str, Studied], data: str, measure: str) -> Doubts:
-    first, second = _arms(claim, found, data)
-    assert first is not None and second is not None  # only a claim that can be judged has doubts
-    if claim.about in ALONE:
-        margin = ALONE[claim.about]
-    elif measure in LOG_VARIANCES:  # a difference of logarithms is a share already
-        margin = MARGIN
-    else:
-        shared = first.seeds & second.seeds
-        margin = LOSS_MARGIN if measure in CONTRAST else MARGIN
-        margin *= statistics.mean(second.results[measure][seed] for seed in shared)
-    return doubts(differences(first, second, measure), margin)
-
-
-def verdicts(
-    work: str, data: str, experiment: str = "", features: FeatureKind | None = None, folder: Path = RESULTS
-) -> str:
-    """Return a paper's claims as a Markdown table: its difference, ours, and the verdict.
-
-    A line below the table lists the claims that are not tried.
-    """
-    lines = [
-        "| claim | difference in the paper | here, mean over seeds | spread | seeds | verdict |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    untried = []
-    for outcome in outcomes(work, data, experiment, features, folder):
-        if outcome.judgement == "not tried":
-            untried.append(outcome.claim.statement)
-            continue
-        claim: Claim = outcome.claim
-        found: Sequence[float] = next(iter(outcome.differences.values()), ())
-        paper = printed_difference(claim)
-        cells = [
-            f"{claim.statement} ({claim.place})",
-            "–" if paper is None else f"{paper[0]:+.1f} ({paper[1]})",
-            f"{statistics.mean(found):+.1f}" if found else "–",
-            f"{statistics.stdev(found):.1f}" if len(found) > 1 else "–",
-            str(len(found)),
-            outcome.told,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    table = "\n".join(lines) if len(lines) > 2 else ""
-    rest = f"Not tried: {'; '.join(untried)}." if untried else ""
-    return "\n\n".join(part for part in (table, rest) if part)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torch import Tensor
 
 from vsecore.data.files import read_text, write_atomically
+from vsecore.losses import Rule, negatives_kept
 from vsecore.training import Event
 from vsecore.typed import from_json
 
 WATCHED = "watched.json"
+RULES: tuple[Rule, ...] = ("released", "printed")
+Observe = Callable[[Event], Mapping[str, Tensor | float]]
+"""Maps a step's event to numbers by name."""
 
 
 class Watch:
@@ -23,29 +28,27 @@ class Watch:
 
     Args:
         folder: the run's; what is remembered is written there before each checkpoint.
-        looks: what is looked at: each maps a step's event to numbers by name.
+        observe: what is remembered of a step.
     """
 
-    def __init__(
-        self, folder: Path, looks: Iterable[Callable[[Event], Mapping[str, Tensor | float]]]
-    ) -> None:
-        self.path, self.looks = folder / WATCHED, tuple(looks)
+    def __init__(self, folder: Path, observe: Iterable[Observe]) -> None:
+        self.path, self.observe = folder / WATCHED, tuple(observe)
         self.seen: dict[str, dict[str, Tensor | float]] = {}  # by the step's number
         if self.path.is_file():
-            text = read_text(self.path)
-            self.seen |= from_json(str(self.path), text, dict[str, dict[str, int | float]])
+            kind = dict[str, dict[str, int | float]]
+            self.seen |= from_json(str(self.path), read_text(self.path), kind)
 
     def __call__(self, event: Event) -> None:
         """Remember a step; one that is taken again after a kill shows the same again."""
         if event.kind != "step":
             return
         self.seen[str(event.step)] = {"epoch": event.epoch}
-        for look in self.looks:
-            self.seen[str(event.step)] |= look(event)
+        for observe in self.observe:
+            self.seen[str(event.step)] |= observe(event)
         if event.saved:
-            numbers = self.steps()
+            numbers = dict(zip(self.seen, self.steps(), strict=True))
             with write_atomically(self.path, "w") as file:
-                json.dump(dict(zip(self.seen, numbers, strict=True)), file)
+                json.dump(numbers, file)
 
     def steps(self) -> list[dict[str, float]]:
         """Return what every step showed, and its epoch, in order."""
@@ -61,3 +64,17 @@ def by_epoch(steps: Iterable[Mapping[str, float]], name: str) -> dict[int, list[
         if name in step:
             found[int(step["epoch"])].append(step[name])
     return found
+
+
+def observe_negatives(event: Event) -> dict[str, Tensor | float]:
+    """Return how many negatives each rule of AdOpt keeps of a step."""
+    return {f"negatives_{rule}": negatives_kept(event.scores, rule, event.positives) for rule in RULES}
+
+
+def negatives_by_epoch(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return how many negatives each rule of AdOpt keeps, the mean over the steps of each epoch."""
+    return {
+        f"negatives_{rule}_{epoch + 1}": statistics.mean(kept)
+        for rule in RULES
+        for epoch, kept in by_epoch(steps, f"negatives_{rule}").items()
+    }

@@ -46,8 +46,7 @@ from vsecore.experiments.missing import Survey, usual_seconds
 from vsecore.experiments.pairs import METRICS as PAIRS
 from vsecore.experiments.probe import FACTS, probe_metric
 from vsecore.experiments.references import ORACLE
-from vsecore.experiments.set_elements import SIDES, alone, without
-from vsecore.experiments.set_variance import LOG_VARIANCES
+from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, alone, without
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
 from vsecore.paths import ROOT

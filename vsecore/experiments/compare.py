@@ -1,0 +1,195 @@
+"""Runs side by side on the same pictures: paired differences with intervals, and where they differ most."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data.splits import Dataset, Split
+from vsecore.evaluation import evaluate, ranks
+from vsecore.experiments.statistics import interval
+from vsecore.recipes import Recipe
+from vsecore.training import Run, load_run, score_split
+from vsecore.training.distributed import best_device
+
+DRAWS = 1000
+"""How many times the pictures are drawn again, with replacement, for an interval."""
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """What a run finds on a split."""
+
+    recipe: Recipe
+    seed: int
+    metrics: dict[str, float]
+    """As `evaluation.evaluate` gives them."""
+    i2t: np.ndarray
+    """(Ni,), of each picture the rank of its best caption, counted from 0."""
+    t2i: np.ndarray
+    """(Nc,), of each caption the rank of its picture, counted from 0."""
+
+    @classmethod
+    def of(cls, run: Run, split: Split) -> Retrieved:
+        """Score a split with a run's best epoch."""
+        scores = score_split(run.model.to(best_device()), split, run.tokenizer)
+        i2t, t2i = (rank.numpy() for rank in ranks(scores, split.owner))
+        return cls(run.recipe, run.seed, evaluate(scores, split.owner), i2t, t2i)
+
+
+@dataclass(frozen=True)
+class Systems:
+    """The runs of some systems on one split; runs of the same recipe are seeds of one system."""
+
+    runs: dict[str, list[Retrieved]]
+    """Of each system by its name: that of its recipe, with the hash where two share it."""
+    split: Split
+
+    @classmethod
+    def read(
+        cls, folders: Sequence[Path], open_data: Callable[[Recipe], Dataset], split: str = "test"
+    ) -> Systems:
+        """Score the runs in some folders.
+
+        Args:
+            folders: of the runs.
+            open_data: opens the data with what a recipe reads.
+            split: "dev" or "test".
+
+        Raises:
+            ValueError: fewer than two systems, a seed twice, or other pictures or captions than the first's.
+        """
+        by_hash: dict[str, list[Retrieved]] = defaultdict(list)
+        first: Split | None = None
+        for folder in folders:
+            run = load_run(folder)
+            part: Split = getattr(open_data(run.recipe), split)
+            first = first or part
+            if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
+                raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
+            if run.seed in [one.seed for one in by_hash[run.recipe.hash()]]:
+                raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
+            by_hash[run.recipe.hash()].append(Retrieved.of(run, part))
+        if first is None or len(by_hash) < 2:
+            raise ValueError("one system is not enough: name runs of two recipes or more")
+        names = [several[0].recipe.name for several in by_hash.values()]
+        runs = {
+            name if names.count(name) == 1 else f"{name} {digest}": several
+            for name, (digest, several) in zip(names, by_hash.items(), strict=True)
+        }
+        return cls(runs, first)
+
+    def table(self) -> str:
+        """Return the recalls at 1 and the rsum of each system as a Markdown table, means over its seeds."""
+        rows = []
+        for name, several in self.runs.items():
+            means = (
+                _mean([one.metrics[metric] for one in several]) for metric in ("rsum", "i2t_r1", "t2i_r1")
+            )
+            rows.append([name, str(len(several)), *means])
+        return _markdown(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
+
+    def differences(self) -> str:
+        """Return the difference in rsum of each system and the first as a Markdown table.
+
+        The runs are paired by seed. The interval over seeds is Student's, and says how much another training
+        would change the mean. The interval over pictures comes from drawing the test pictures again, each
+        with its captions, and says how much other pictures would change it.
+        """
+        first, *others = self.runs
+        rows = []
+        for other in others:
+            pairs = self.paired(other, first)
+            by_seed = [one.metrics["rsum"] - base.metrics["rsum"] for one, base in pairs]
+            if not pairs:
+                rows.append([f"{other} − {first}", "0", "–", "–", "–"])
+                continue
+            ends = "–" if len(pairs) < 2 else _between(*interval(by_seed))
+            rows.append(
+                [
+                    f"{other} − {first}",
+                    str(len(pairs)),
+                    f"{statistics.mean(by_seed):+.1f}",
+                    ends,
+                    _between(*resampled(pairs, self.split.owner)),
+                ]
+            )
+        heads = ["difference", "seeds in common", "rsum", "95 % over seeds", "95 % over pictures"]
+        return _markdown(heads, rows)
+
+    def queries(self, other: str, count: int = 5) -> str:
+        """Return the captions whose picture a system and the first find at the most different ranks.
+
+        Args:
+            other: the system's name.
+            count: how many captions of either kind, those that the system finds earlier and later.
+
+        Returns:
+            A Markdown table. Ranks count from 1 and are medians over the seeds; those that differ by the
+            largest factor stand first.
+        """
+        first = next(iter(self.runs))
+        here, base = (1 + np.median([one.t2i for one in self.runs[name]], axis=0) for name in (other, first))
+        gain = np.log(base / here)  # (Nc,), above 0 where the system finds the picture earlier
+        order = np.argsort(-gain, kind="stable")
+        chosen = [*order[:count], *order[max(count, len(order) - count) :][::-1]]
+        rows = [
+            [
+                self.split.captions[row],
+                self.split.picture_ids[self.split.owner[row]],
+                f"{here[row]:g}",
+                f"{base[row]:g}",
+            ]
+            for row in chosen
+            if gain[row] != 0
+        ]
+        return _markdown(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
+
+    def paired(self, one: str, other: str) -> list[tuple[Retrieved, Retrieved]]:
+        """Return the runs of two systems from the seeds that both have."""
+        others = {run.seed: run for run in self.runs[other]}
+        return [(run, others[run.seed]) for run in self.runs[one] if run.seed in others]
+
+
+def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the mean difference in rsum, from drawing the pictures with replacement.
+
+    Args:
+        pairs: two systems from each seed.
+        owner: the picture each caption belongs to, (Nc,).
+    """
+    i2t, t2i = (
+        np.mean([_hits(getattr(one, way)) - _hits(getattr(base, way)) for one, base in pairs], axis=0)
+        for way in ("i2t", "t2i")
+    )  # (Ni,) and (Nc,)
+    captions = np.bincount(owner, minlength=len(i2t))
+    by_picture = np.bincount(owner, t2i, minlength=len(i2t))
+    dice = np.random.default_rng(0)
+    drawn = dice.multinomial(len(i2t), np.full(len(i2t), 1 / len(i2t)), size=DRAWS)  # (DRAWS, Ni), how often
+    sums = 100 * (drawn @ i2t / len(i2t) + drawn @ by_picture / (drawn @ captions))
+    low, high = np.quantile(sums, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _hits(rank: np.ndarray) -> np.ndarray:
+    """Return of each query how many of the three recalls count it."""
+    return sum((rank < k).astype(float) for k in (1, 5, 10))
+
+
+def _mean(values: Sequence[float]) -> str:
+    low, high = interval(values)
+    reach = f" ± {(high - low) / 2:.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{reach}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:+.1f} to {high:+.1f}"
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))

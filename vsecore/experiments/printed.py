@@ -1,0 +1,90 @@
+"""What papers print about the arms of experiments, always on the same test pictures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from vsecore import records
+from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import FOLLOWED, About, Claim
+from vsecore.experiments.experiment import Experiment
+from vsecore.experiments.gates import ONE_WAY
+
+TEST_PICTURES = {
+    "flickr30k, 1,000 test pictures": "Flickr30K",
+    "coco, 5,000 test pictures": "COCO 5K",
+    "coco, mean of five folds of 1,000 test pictures": "COCO 1K",
+    "coco, 1,000 test pictures": "1,000 pictures of COCO",
+    "flickr8k, 1,000 test pictures": "Flickr8k",
+}
+"""Short names of the test pictures of published rows."""
+NOT_IN_RECALLS: frozenset[About] = FOLLOWED | {"first place", "relations", "spread"}
+"""What the recalls that papers print do not tell."""
+
+
+def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
+    """Return the rsum that papers print for each arm, and the test pictures that it is of.
+
+    Args:
+        experiment: whose arms.
+        data: the name of our data. If papers print arms on as many test pictures of the same, these are
+            taken, and else those with the most arms; see `printed_sums`.
+        pictures: how many test pictures our data have.
+    """
+    sums = _by_pictures(_rows(experiment), "both ways")
+    same = f"{data}, {pictures:,} test pictures"
+    chosen = same if same in sums else _fullest(sums) if sums else same
+    return sums.get(chosen, {}), TEST_PICTURES[chosen] if chosen in sums else ""
+
+
+def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
+    """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
+
+    The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
+
+    Args:
+        experiment: whose arms.
+        about: for retrieval in one direction, the sum of its three recalls; for what recalls do not tell, {}.
+    """
+    sums = {} if about in NOT_IN_RECALLS else _by_pictures(_rows(experiment), about)
+    return sums[_fullest(sums)] if sums else {}
+
+
+def printed_difference(claim: Claim) -> tuple[float, str] | None:
+    """Return the difference that a paper prints for a claim, and the test pictures that it is of.
+
+    Returns:
+        The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
+        if the paper does not print both on the same pictures.
+    """
+    if claim.when != "at the end" or claim.about in NOT_IN_RECALLS:
+        return None
+    rows = _rows(get_experiment(claim.experiment))
+    pair = {claim.system: claim.printed or rows[claim.system], claim.against: rows[claim.against]}
+    sums = {pictures: found for pictures, found in _by_pictures(pair, claim.about).items() if len(found) == 2}
+    if not sums:
+        return None
+    pictures = _fullest(sums)
+    return sums[pictures][claim.system] - sums[pictures][claim.against], TEST_PICTURES[pictures]
+
+
+def _rows(experiment: Experiment) -> dict[str, str]:
+    return {arm: entry.published for arm, entry in experiment.arms.items()}
+
+
+def _by_pictures(rows: Mapping[str, str], about: About) -> dict[str, dict[str, float]]:
+    """Return printed sums by test pictures, then by arm, of the arms whose published rows are named."""
+    sums: dict[str, dict[str, float]] = defaultdict(dict)
+    for row in records.published():
+        both = row.rsum if row.printed_rsum is None else row.printed_rsum
+        for arm in [arm for arm, named in rows.items() if row.system == named and both is not None]:
+            if about != "both ways":
+                both = sum(row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10))
+            sums[row.data][arm] = both
+    return sums
+
+
+def _fullest(sums: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the test pictures with the most arms; on a tie COCO's, and all 5,000 rather than folds."""
+    return max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))

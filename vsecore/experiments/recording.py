@@ -1,0 +1,172 @@
+"""What is measured of the systems of an arm, and the record that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vsecore import records
+from vsecore.data.offline_negatives import OfflineNegatives
+from vsecore.data.splits import Dataset, Split
+from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
+from vsecore.experiments import constraint
+from vsecore.experiments.experiment import Experiment, Training, title_of
+from vsecore.experiments.first_round import shares_true
+from vsecore.experiments.gates import FIRST_PLACE
+from vsecore.experiments.graded import GRADED, graded
+from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, sideways_captions
+from vsecore.experiments.probe import FACTS, probe_metric, probes
+from vsecore.experiments.references import on_truth, truth_of
+from vsecore.experiments.scales import SCENES, WORLDS
+from vsecore.experiments.set_vectors import measure_sets
+from vsecore.experiments.watching import negatives_by_epoch
+from vsecore.training import Run, score_split
+from vsecore.training.distributed import best_device
+
+MADE = ("negatives", "weights", "targets")
+"""What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
+of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
+NOTES = {
+    constraint.CONTRAST[0]: "of each epoch the mean contrastive loss; where captions are decoded also the "
+    "mean reconstruction loss, and with a bound the multiplier at its end",
+    "mined_by": "the seconds are those of the second round",
+    "mined_true_": "of the mined texts and pictures, how many are true of their anchor, in percent",
+    "log_variance_": "of each side's sets, the mean logarithm of the circular variance, and the rsum with "
+    "one vector alone or left out",
+    GRADED[0]: "R-precision, and nDCG of the first 25 by ROUGE-L, in percent",
+    "probe_": "how well linear probes read from captions' vectors what the captions say, the mean area "
+    "under the curve in percent",
+}
+"""What the note of a record says where the name of one of its metrics, or of its data's, begins so."""
+
+
+def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data: str) -> set[str]:
+    """Return what a record of an experiment must have beyond the usual; another experiment's may lack it."""
+    asked = set(METRICS) if experiment.pairs and data == SCENES else set()
+    if experiment.probes:
+        asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+    if experiment.follows_losses and len(trainings) == 1:
+        asked |= constraint.asked_of(trainings[0].recipe)
+    return asked
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A system that was trained, and what is measured of it."""
+
+    run: Run
+    scores: Tensor
+    """(Ni, Nc), of the test split."""
+    pairs: Tensor | None
+    """(P, 2, 2, C), see `pairs`; None: not asked for."""
+    metrics: dict[str, float]
+    """What is measured beside its recalls."""
+
+    @classmethod
+    def measure(
+        cls,
+        run: Run,
+        data: Dataset,
+        experiment: Experiment,
+        steps: Sequence[Mapping[str, float]],
+        negatives: OfflineNegatives | None,
+    ) -> Trained:
+        """Measure what an experiment asks of a system.
+
+        Args:
+            run: the training.
+            data: what it was trained on.
+            experiment: that asks.
+            steps: what its steps showed, see `Watch`.
+            negatives: the offline negatives that another system mined for it.
+        """
+        model, tokenizer = run.model.to(best_device()), run.tokenizer
+        scores, pairs = score_split(model, data.test, tokenizer), None
+        if experiment.pairs and data.name == SCENES:
+            pairs = pair_scores(model, relation_pairs(data.feature_kind), tokenizer)
+        metrics = {
+            f"dev_{metric}_{number}": entry[metric]
+            for number, entry in enumerate(run.history, start=1)
+            for metric in (("rsum", "i2t_r1", "t2i_r1") if experiment.miners else ("rsum",))
+        }
+        metrics |= negatives_by_epoch(steps)
+        if experiment.follows_losses:
+            metrics |= constraint.metrics(steps)
+        truth = None if negatives is None else truth_of(data.train, data.name)
+        if negatives is not None and truth is not None:
+            metrics |= shares_true(negatives, truth)
+        metrics |= measure_sets(model, data.test, tokenizer)
+        if experiment.probes:
+            metrics |= probes(model, data, tokenizer) | graded(scores, data.test)
+        return cls(run, scores, pairs, metrics)
+
+
+def record_of(
+    trainings: Sequence[Training],
+    parts: Sequence[Trained],
+    sources: Sequence[dict[str, Any]],
+    test: Split,
+    seed: int,
+) -> records.Record:
+    """Make the record of an arm: of its one system, or of the mean of its members' similarities.
+
+    Args:
+        trainings: of its systems.
+        parts: what they became.
+        sources: what each was trained on, in the form that records have.
+        test: the split that all were measured on.
+        seed: of the experiment.
+    """
+    first, data = parts[0], joined(sources)
+    scores, (name, digest) = ensemble(*(part.scores for part in parts)), title_of(trainings)
+    metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])
+    metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
+    metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
+    pool, pairs = f"{len(test)} test pictures", [part.pairs for part in parts if part.pairs is not None]
+    if pairs:
+        metrics |= pair_accuracy(torch.stack(pairs).mean(0), sideways_captions())
+        pool += f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
+    if len(parts) == 1:
+        metrics |= first.metrics
+        notes = [
+            f"best epoch on dev, evaluated on {pool}",
+            "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the "
+            "mean over its batches",
+        ]
+        names = (*metrics, *sources[0])
+        notes += [note for begins, note in NOTES.items() if any(one.startswith(begins) for one in names)]
+        entry = records.record_run(first.run, metrics, "; ".join(notes))
+        return replace(entry, config_hash=digest, data=entry.data | sources[0])
+    return records.record(
+        name,
+        config={"members": [part.run.recipe.portable() for part in parts]},
+        config_hash=digest,
+        data=data,
+        seed=seed,
+        metrics=metrics,
+        seconds=sum(part.run.timings["seconds"] for part in parts),
+        note=f"mean similarity of {len(parts)} systems, evaluated on {pool}; "
+        f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
+        device=first.run.device,
+        precision=first.run.precision,
+        processes=first.run.processes,
+    )
+
+
+def joined(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a record's entry for the data: one system's, or the name and the entries of all members."""
+    if len(sources) == 1:
+        return sources[0]
+    return {"name": sources[0]["name"], "members": sources}
+
+
+def known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
+    known = {field: value for field, value in data.items() if field not in MADE}
+    if "members" in known:
+        known["members"] = [known_beforehand(member) for member in known["members"]]
+    return known

@@ -1,0 +1,68 @@
+"""The vectors of embedding sets: how widely they point, and what each of them is worth at search.
+
+Source: Kim, Kim and Kwak 2023 (DivE), section 4.6, table 3, and section 4.8, table 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from vsecore.data.splits import Split
+from vsecore.scoring import Captions, encode, score_embedded
+from vsecore.evaluation import evaluate
+from vsecore.model import VSE
+from vsecore.sets import circular_variance
+
+SIDES = ("pictures", "texts")
+"""The two sides, as the names of metrics have them."""
+LOG_VARIANCES = ("log_variance_pictures", "log_variance_texts")
+"""The mean logarithm of the circular variance of the sets, on either side."""
+SMALLEST = 1e-12
+"""Smaller variances count as this one, so that sets whose vectors are all the same have a logarithm too."""
+
+
+def alone(side: str, number: int) -> str:
+    """Return the name of a metric: the rsum where one side's sets have only this vector, counted from 1."""
+    return f"rsum_{side}_only_{number}"
+
+
+def without(side: str, number: int) -> str:
+    """Return the name of a metric: the rsum where one side's sets lack this vector, counted from 1."""
+    return f"rsum_{side}_without_{number}"
+
+
+@torch.inference_mode()
+def measure_sets(model: VSE, split: Split, tokenizer: Captions) -> dict[str, float]:
+    """Measure the sets that a model makes of a split.
+
+    Args:
+        model: on any device.
+        split: whose pictures and captions are embedded and compared.
+        tokenizer: the one that the model was trained with.
+
+    Returns:
+        `LOG_VARIANCES`, in natural logarithms; and by the names that `alone` and `without` give, the rsum
+        with one vector of one side's sets alone, and without it, where the other side's sets stay whole.
+        Nothing for a model that does not make sets of at least two vectors on both sides.
+    """
+    sides = encode(model, split, tokenizer)
+    found: dict[str, float] = {}
+    for side, name in zip(sides, LOG_VARIANCES, strict=True):
+        sets = side.vectors  # (n, K, D)
+        if sets is None or sets.ndim < 3 or sets.shape[1] < 2:
+            return {}
+        found[name] = float(circular_variance(sets.double()).clamp(min=SMALLEST).log().mean())
+    for place, name in enumerate(SIDES):
+        whole = sides[place].vectors
+        assert whole is not None  # checked above
+        count = whole.shape[1]
+        for number in range(count):
+            others = [other for other in range(count) if other != number]
+            for metric, kept in ((alone, [number]), (without, others)):
+                compared = list(sides)
+                compared[place] = replace(sides[place], vectors=whole[:, kept])
+                scores = score_embedded(model, *compared)
+                found[metric(name, number + 1)] = evaluate(scores, split.owner)["rsum"]
+    return found
