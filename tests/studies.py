@@ -7,7 +7,7 @@ from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, tuning
 from vsecore.experiments.gates import measures_of
 from vsecore.experiments.references import BASELINE
-from vsecore.experiments.worlds import collection_of
+from vsecore.experiments.scales import collection_of
 
 RATES = {1e-3: 90.0, 2e-3: 100.0, 4e-3: 95.0}  # the best rsum on dev at each
 LEVEL = (60.0, 80.0, 90.0, 99.5, 100.0, 100.0)  # rsum on dev after each epoch, as shares of the best

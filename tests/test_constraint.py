@@ -20,14 +20,15 @@ from vsecore.experiments.constraint import (
     LOWEST,
     RETURNS,
     asked_of,
-    look,
     metrics,
+    observe,
 )
 from vsecore.experiments.watching import Watch
 from vsecore.losses import InfoNCE
 from vsecore.losses.lagrange import Constraint
 from vsecore.recipes import get
-from vsecore.records import find
+from vsecore.records import find, write
+from vsecore.training import fit_in_rounds
 
 
 def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
@@ -45,7 +46,7 @@ def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
 
 def followed(*steps):
     return metrics(
-        [{"epoch": one.epoch} | {name: float(x) for name, x in look(one).items()} for one in steps]
+        [{"epoch": one.epoch} | {name: float(x) for name, x in observe(one).items()} for one in steps]
     )
 
 
@@ -92,7 +93,7 @@ def test_without_a_bound_or_a_decoder_there_is_less_to_tell():
 def test_a_training_gives_what_a_record_is_asked_for(variant, tmp_path):
     small = {"dim": 16, "text.encoder.word_dim": 8, "text.encoder.minimum_count": 1}
     small |= {"training.batch_size": 10, "training.epochs": 2}
-    wanted, watch = get(f"ltd_grid_gru{variant}", small), Watch(tmp_path, [look])
+    wanted, watch = get(f"ltd_grid_gru{variant}", small), Watch(tmp_path, [observe])
     run = train(wanted, data_with_targets(), callback=watch)
     found = metrics(watch.steps())
     assert asked_of(wanted) <= found.keys()
@@ -104,54 +105,53 @@ def test_a_training_gives_what_a_record_is_asked_for(variant, tmp_path):
 
 def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_records(tmp_path, monkeypatch):
     """A record without them has a curve, which is all that choosing a learning rate needs."""
-    fair = {"dim": 8, "text.encoder.word_dim": 4, "text.encoder.minimum_count": 1}
-    fair |= {"training.epochs": 1, "training.batch_size": 10, "training.learning_rate": 0.01}
-    monkeypatch.setitem(LESSON_SCALE, "small", fair)
+    lesson = {"dim": 8, "text.encoder.word_dim": 4, "text.encoder.minimum_count": 1}
+    lesson |= {"training.epochs": 1, "training.batch_size": 10, "training.learning_rate": 0.01}
+    monkeypatch.setitem(LESSON_SCALE, "small", lesson)
     monkeypatch.setattr(running, "record_references", lambda *given: None)
+    monkeypatch.setattr(running, "with_targets", lambda opened: opened)
     monkeypatch.setattr(running, "cache_folder", lambda name: tmp_path / "cache" / name)
     trained = []
 
-    def train_once(*given, train=running._train, **options):
-        trained.append(options["follows_losses"])
-        return train(*given, **options)
+    def count(*given, **options):
+        trained.append(given[0].name)
+        return fit_in_rounds(*given, **options)
 
-    monkeypatch.setattr(running, "_train", train_once)
+    monkeypatch.setattr(running, "fit_in_rounds", count)
     arms = {"one": Arm("+ltd_constraint")}
     plain = replace(EXPERIMENTS["latent_bounds"], arms=arms, features="grid", follows_losses=False)
     monkeypatch.setitem(EXPERIMENTS, "plain", plain)
     monkeypatch.setitem(EXPERIMENTS, "followed", replace(plain, follows_losses=True))
-    data = data_with_targets()
-    monkeypatch.setattr(running, "with_targets", lambda opened: opened)
-    options = {"seeds": (0,), "scale": "lesson", "folder": tmp_path, "tell": lambda line: None}
+    data, keywords = data_with_targets(), {"seeds": (0,), "scale": "lesson", "folder": tmp_path}
+    settings = running.Settings(**keywords, log=lambda line: None)
     for name in ("plain", "followed", "followed", "plain"):
-        run_experiment(name, lambda kind: data, **options)
-    assert trained == [False, True]
+        run_experiment(name, lambda kind: data, settings)
+    assert len(trained) == 2
     (entry,) = find(tmp_path)
     assert asked_of(get("ltd_grid_gru+ltd_constraint")) <= entry.metrics.keys()
     assert "the mean contrastive loss" in entry.note
 
-    workshop = running._Workshop(lambda kind: data, None, tmp_path, options["tell"], EXPERIMENTS["followed"])
-    (planned,) = EXPERIMENTS["followed"].trainings(
-        "one", "grid", lambda candidates: get(candidates.recipes[0], fair)
-    )
-    entry = replace(entry, metrics={name: entry.metrics[name] for name in entry.metrics if name != RETURNS})
-    running.records.write(entry, tmp_path)
-    workshop.record("one", [planned], 0, for_tuning=True)
-    assert len(trained) == 2
-    workshop.record("one", [planned], 0)
-    assert len(trained) == 3
+    def older():
+        (entry,) = find(tmp_path)
+        without = {name: entry.metrics[name] for name in entry.metrics if name != RETURNS}
+        write(replace(entry, metrics=without), tmp_path)
 
+    def record(data, **options):
+        runner = running._Runner(EXPERIMENTS["followed"], lambda kind: data, settings)
+        trainings = EXPERIMENTS["followed"].trainings("one", "grid", runner.recipe_of)
+        return runner.record("one", trainings, 0, **options)
+
+    older()
+    record(data, for_tuning=True)
+    assert len(trained) == 2
+    record(data)
+    assert len(trained) == 3
     rounded = replace(data, train=replace(data.train, targets=data.train.targets * np.float32(1 + 1e-6)))
     assert (rounded.train.targets != data.train.targets).any()
-    elsewhere = running._Workshop(
-        lambda kind: rounded, None, tmp_path, options["tell"], EXPERIMENTS["followed"]
-    )
-    elsewhere.record("one", [planned], 0)
+    record(rounded)
     assert len(trained) == 3, "another processor's last digits make no other training"
-    (entry,) = find(tmp_path)
-    entry = replace(entry, metrics={name: entry.metrics[name] for name in entry.metrics if name != RETURNS})
-    running.records.write(entry, tmp_path)
-    elsewhere.record("one", [planned], 0)
+    older()
+    record(rounded)
     assert len(trained) == 4
     (entry,) = find(tmp_path)  # the new record has taken the place of the old one
     assert RETURNS in entry.metrics

@@ -15,7 +15,7 @@ from studies import ridge, study, write
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, departures, get_experiment, outcomes, studied
 from vsecore.experiments.catalogue import BY_WORK
-from vsecore.experiments.departures import DEPARTURES
+from vsecore.experiments.claims import DEPARTURES
 from vsecore.experiments.missing import lacking
 from vsecore.experiments.references import ORACLE
 from vsecore.experiments.statistics import interval
@@ -84,7 +84,7 @@ def test_each_verdict_stands_beside_its_claim(kept, page_of, claimed, arms, kind
     claimed({"kind": kind} | ({"words": ""} if kind == "our question" else {}))
     both(kept, **arms)
     (outcome,) = outcomes("2ad", "scenes", folder=kept)
-    assert outcome.told == verdict
+    assert outcome.in_words == verdict
     page = page_of(kept)
     rows = [line for line in page.splitlines() if line.startswith("| AdOpt helps |")]
     if outcome.shut:
@@ -215,7 +215,7 @@ def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, pa
 def test_a_departure_that_is_not_whole_is_refused(tmp_path, monkeypatch, change, said):
     path = tmp_path / "departures.yml"
     path.write_text(yaml.safe_dump([yaml.safe_load(DEPARTURES.read_text())[0] | change]))
-    monkeypatch.setattr(sys.modules["vsecore.experiments.departures"], "DEPARTURES", path)
+    monkeypatch.setattr(sys.modules["vsecore.experiments.claims"], "DEPARTURES", path)
     with pytest.raises(ValueError, match=said):
         departures()
 

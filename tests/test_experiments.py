@@ -1,4 +1,4 @@
-"""Experiments: each arm trained once from each seed, held side by side, and a verdict on each claim."""
+"""Experiments: each arm trained once from each seed, and held side by side."""
 
 import math
 import statistics
@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from studies import study
-from vsecore import records, scenes
+from vsecore import experiments, records, scenes
 from vsecore.baselines import ridge_scores
+from vsecore.cli import app
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import (
@@ -19,24 +21,24 @@ from vsecore.experiments import (
     FAIR_SCALE,
     LESSON_SCALE,
     RESULTS,
+    WORLDS,
     Arm,
     Experiment,
-    Member,
     claims,
+    collection_of,
     measured,
+    recording,
     run,
     running,
     studied,
     tuning,
 )
 from vsecore.experiments.comparison import Comparison
-from vsecore.experiments.experiment import title_of
+from vsecore.experiments.experiment import only_recipe, title_of
 from vsecore.experiments.gates import FIRST_PLACE
-from vsecore.experiments.ledger import printed_difference, printed_sums
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
+from vsecore.experiments.printed import printed_difference, printed_sums
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
-from vsecore.experiments.scales import recipe_at
-from vsecore.experiments.worlds import collection_of
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, Part, get
 from vsecore.training import fit, score_split
@@ -50,11 +52,18 @@ SMALL = {
     "training.learning_rate": 0.01,
 }
 KINDS = ("grid", "region", "patch")
+SIMPLE = ("mean", "max", "kmax", "manual")
+DIVE = "dive_grid_gru+narrow+small_batches+whole_rate+later_hardest+whole_input"
+
+
+def base_of(recipe, kind):
+    """The name of a recipe without its variants."""
+    return recipe.format(features=kind).partition("+")[0]
 
 
 def kinds_of(experiment):
     """The kinds of features for which there are recipes."""
-    return [kind for kind in KINDS if experiment.recipe.format(features=kind) in RECIPES]
+    return [kind for kind in KINDS if base_of(experiment.recipe, kind) in RECIPES]
 
 
 @pytest.fixture
@@ -89,12 +98,12 @@ def trainings(monkeypatch):
 
 def planned(experiment, arm, features, changes):
     """What an arm trains with these changes to its recipes."""
-    return experiment.trainings(arm, features, lambda candidates: recipe_at(candidates, changes))
+    return experiment.trainings(arm, features, lambda system: only_recipe(system, changes))
 
 
-def in_a_lesson(name, open_data, seeds=range(3), **options):
+def in_a_lesson(name, open_data, seeds=range(3), log=lambda line: None, **options):
     """Run an experiment at the scale of a lesson."""
-    run(name, open_data, seeds=seeds, scale="lesson", **options)
+    run(name, open_data, seeds=seeds, scale="lesson", log=log, **options)
 
 
 def trained_in(folder):
@@ -109,27 +118,6 @@ def small_data(kind="grid", seed=0):
     pixels = dice.standard_normal((20, 5, 7)).astype(np.float16)
     split = Split("train", pixels, captions, np.repeat(np.arange(20), 2), [str(row) for row in range(20)])
     return Dataset("small", split, split, split, kind)
-
-
-def silent(line):
-    pass
-
-
-def hand_made(folder, experiment, values, metric="rsum", data="small"):
-    """Records of arms as if they had been trained: {arm: {seed: value}}."""
-    for arm, by_seed in values.items():
-        name, digest = title_of(planned(EXPERIMENTS[experiment], arm, "grid", LESSON_SCALE[data]))
-        for seed, value in by_seed.items():
-            entry = records.record(
-                name,
-                config={},
-                config_hash=digest,
-                data={"name": data, "fingerprint": "", "feature_kind": "grid", "vectors": ""},
-                seed=seed,
-                metrics={metric: value},
-                seconds=1.0,
-            )
-            records.write(entry, folder)
 
 
 # ---------------------------------------------------------------- the catalogue
@@ -155,12 +143,13 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
         by_recipe = {}
         for arm, of_arm in experiment.arms.items():
             for system in planned(experiment, arm, features, SMALL):
-                first = by_recipe.setdefault(of_arm.recipe, system.recipe)
+                base = base_of(of_arm.recipe or experiment.recipe, features)
+                first = by_recipe.setdefault(base, system.recipe)
                 if name == "latent_bounds":  # asks what the averaged snapshots change
                     snapshots = 0 if "without averages" in arm else 5
                     assert system.recipe.training == replace(first.training, snapshots=snapshots)
                 elif arm in ("the paper's rate for sets", "all as in the paper"):  # asks what it changes
-                    printed = RECIPES[experiment.recipe.format(features=features)].training.set_factor
+                    printed = RECIPES[base].training.set_factor
                     assert printed < first.training.set_factor
                     assert system.recipe.training == replace(first.training, set_factor=printed)
                 else:
@@ -168,61 +157,47 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
                 assert system.recipe.dim == experiment.arms[arm].times_as_wide * SMALL["dim"]
                 for field in ("epochs", "learning_rate"):  # other recipes have other schedules and batches
                     assert getattr(system.recipe.training, field) == SMALL[f"training.{field}"]
-                assert system.recipe.image.encoder.name == system.member.features
+                assert system.recipe.image.encoder.name == system.system.features
                 if not of_arm.members:
-                    assert system.member == Member(features)
+                    assert (system.system.features, system.system.again) == (features, 0)
 
 
-def test_an_arm_reads_the_features_asked_for_unless_it_says_so_itself():
-    experiment = EXPERIMENTS["2ad_pooling"]
-    assert planned(experiment, "GPO", "patch", {})[0].recipe.name == "2ad_patch_gru+gpo"
-    members = planned(EXPERIMENTS["2ad_ensembles"], "RG", "patch", {})
-    assert [system.recipe.image.encoder.name for system in members] == ["region", "grid"]
+@pytest.mark.parametrize(
+    ("experiment", "arm", "features", "recipes"),
+    [
+        ("2ad_pooling", "GPO", "patch", [("2ad_patch_gru+gpo",)]),
+        ("2ad_pooling", "simple, chosen on dev", "grid", [tuple(f"2ad_grid_gru+{pool}" for pool in SIMPLE)]),
+        ("2ad_ensembles", "RG", "patch", [("2ad_region_gru",), ("2ad_grid_gru",)]),
+        ("cross_attention", "SCAN i2t", "region", [("scan_region_gru+i2t",)]),
+        ("cross_attention", "SCAN both", "grid", [("scan_grid_gru+t2i_mean",), ("scan_grid_gru+i2t",)]),
+        ("cross_attention", "BFAN both", "region", [("bfan_region_gru",), ("bfan_region_gru+equal",)]),
+        ("cross_attention", "VSE++", "region", [("vsepp_region_gru",)]),
+        ("set_similarities", "PIE-Net", "grid", [(f"{DIVE}+pie_net_of_cells",)]),
+    ],
+)
+def test_an_arm_has_the_recipes_of_its_members_or_variants(experiment, arm, features, recipes):
+    systems = EXPERIMENTS[experiment].systems(arm, features)
+    assert [system.recipes for system in systems] == recipes
 
 
 def test_a_system_that_is_trained_again_has_another_seed_and_its_arm_another_title():
     experiment = EXPERIMENTS["2ad_ensembles"]
-    seeds = [system.seed(2) for system in planned(experiment, "RRR", "grid", {})]
-    assert seeds[0] == 2
-    assert len(set(seeds)) == 3
+    assert [system.seed(2) for system in planned(experiment, "RRR", "grid", {})] == [2, 1002, 2002]
     titles = {arm: title_of(planned(experiment, arm, "grid", {})) for arm in ("R", "RR", "RRR", "RG")}
     assert len(set(titles.values())) == 4
     recipe = planned(experiment, "R", "grid", {})[0].recipe
     assert titles["R"] == (recipe.name, recipe.hash())
 
 
-def test_an_arm_may_vary_another_recipe_and_be_the_mean_of_several_variants():
-    experiment = EXPERIMENTS["cross_attention"]
-
-    def names(arm, features):
-        return [system.recipes for system in experiment.systems(arm, features)]
-
-    assert names("SCAN i2t", "region") == [("scan_region_gru+i2t",)]
-    assert names("SCAN both", "grid") == [("scan_grid_gru+t2i_mean",), ("scan_grid_gru+i2t",)]
-    assert names("BFAN both", "region") == [("bfan_region_gru",), ("bfan_region_gru+equal",)]
-    assert names("VSE++", "region") == [("vsepp_region_gru",)]
-    for system in experiment.systems("BFAN both", "grid"):
-        assert system.member == Member("grid")
-
-
 def test_an_arm_may_have_a_wider_space_than_the_others_and_the_same_parts():
     experiment, shared = EXPERIMENTS["set_sizes"], FAIR_SCALE["scenes"]
-    narrow, wide = (
-        recipe_at(*experiment.systems(arm, "region"), shared)
-        for arm in ("one vector", "one vector, 16 times as wide")
+    (narrow,), (wide,) = (
+        experiment.systems(arm, "region") for arm in ("one vector", "one vector, 16 times as wide")
     )
-    assert (narrow.dim, wide.dim) == (shared["dim"], 16 * shared["dim"])
-    assert wide.override({"dim": narrow.dim}) == narrow
-    system = experiment.systems("one vector, 16 times as wide", "region")[0]
-    assert tuning.tuned(system, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == wide.dim
-
-
-def test_one_vector_of_dives_appendix_is_vse_infinity():
-    vector, infinity = (
-        EXPERIMENTS[name].systems(arm, "region")[0].recipes
-        for name, arm in (("set_sizes", "one vector"), ("2ad_systems", "VSE∞"))
-    )
-    assert vector == infinity
+    recipe = only_recipe(wide, shared)
+    assert recipe.dim == 16 * shared["dim"]
+    assert recipe.override({"dim": shared["dim"]}) == only_recipe(narrow, shared)
+    assert tuning.tuned(wide, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == recipe.dim
 
 
 def test_ltds_triplet_loss_takes_the_hardest_negative_from_the_first_epoch():
@@ -236,9 +211,8 @@ def test_ltds_triplet_loss_takes_the_hardest_negative_from_the_first_epoch():
 
 
 def test_an_experiment_sees_the_features_that_it_is_about_where_the_data_have_them():
-    assert EXPERIMENTS["cross_attention"].features_on("scenes") == "region"
-    assert EXPERIMENTS["cross_attention"].features_on("flickr8k") == "grid"
-    assert EXPERIMENTS["2ad_pooling"].features_on("scenes") == "grid"
+    kinds = {data: EXPERIMENTS["cross_attention"].features_on(data) for data in ("scenes", "flickr8k")}
+    assert kinds == {"scenes": "region", "flickr8k": "grid"}
 
 
 def test_a_difference_that_a_paper_prints_is_of_the_same_pictures_and_the_closest_features():
@@ -282,7 +256,7 @@ def test_the_papers_sums_of_an_experiment_are_of_the_same_pictures():
 def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_through(tmp_path):
     said = []
     arms = ("all", "without AdOpt")
-    in_a_lesson("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, tell=said.append)
+    in_a_lesson("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, log=said.append)
     expected = ["ridge, grid features", *(f"{arm}, seed {seed}" for seed in (0, 1) for arm in arms)]
     assert [line.split(": rsum")[0] for line in said] == expected
     found = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)
@@ -313,70 +287,47 @@ def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_throu
 
 def test_batches_of_pictures_with_all_their_captions_are_followed_too(tmp_path):
     scale = SMALL | {"training.batches": "pictures"}
-    in_a_lesson(
-        "2ad_parts", small_data, seeds=(0,), arms=["all"], settings=scale, folder=tmp_path, tell=silent
-    )
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all"], changes=scale, folder=tmp_path)
     (entry,) = trained_in(tmp_path)
     assert 1 <= entry.metrics["negatives_released_1"] <= 9
 
 
 def test_what_is_recorded_is_not_trained_again(tmp_path, trainings):
     for seeds in ((0,), (0, 1), (0, 1)):
-        in_a_lesson("2ad_parts", small_data, seeds=seeds, arms=["all"], folder=tmp_path, tell=silent)
+        in_a_lesson("2ad_parts", small_data, seeds=seeds, arms=["all"], folder=tmp_path)
     assert trainings == [("2ad_grid_gru", "grid", 0), ("2ad_grid_gru", "grid", 1)]
     # An arm of another experiment that is the same system is the same training.
-    in_a_lesson("2ad_pooling", small_data, seeds=(0, 1), arms=["AdPool"], folder=tmp_path, tell=silent)
+    in_a_lesson("2ad_pooling", small_data, seeds=(0, 1), arms=["AdPool"], folder=tmp_path)
     assert len(trainings) == 2
 
 
 def test_other_data_words_or_settings_are_another_training(tmp_path, trainings):
     def again(open_data=small_data, **options):
-        in_a_lesson("2ad_parts", open_data, seeds=(0,), arms=["all"], folder=tmp_path, tell=silent, **options)
+        in_a_lesson("2ad_parts", open_data, seeds=(0,), arms=["all"], folder=tmp_path, **options)
 
     again()
     again(lambda kind: small_data(kind, seed=1))
     again(vectors=lambda tokenizer: torch.ones(len(tokenizer), SMALL["text.encoder.word_dim"]))
-    again(settings=SMALL | {"dim": 12})
+    again(changes=SMALL | {"dim": 12})
     again(features="region")
     assert len(trainings) == len(trained_in(tmp_path)) == 5
 
 
-def test_an_interrupted_experiment_has_whole_comparisons_and_goes_on(tmp_path, monkeypatch, trainings):
-    arms, counted = ["all", "without AdPool"], running.fit_in_rounds
-
-    def stops_at_the_fourth(recipe, data, **options):
-        if len(trainings) == 3:
-            raise KeyboardInterrupt
-        return counted(recipe, data, **options)
-
-    monkeypatch.setattr(running, "fit_in_rounds", stops_at_the_fourth)
-    with pytest.raises(KeyboardInterrupt):
-        in_a_lesson("2ad_parts", small_data, arms=arms, folder=tmp_path, tell=silent)
-    before = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)
-    assert [set(before[arm]) for arm in arms] == [{0, 1}, {0}]
-    monkeypatch.setattr(running, "fit_in_rounds", counted)
-    in_a_lesson("2ad_parts", small_data, arms=arms, folder=tmp_path, tell=silent)
-    assert len(trainings) == 6
-    after = measured("2ad_parts", "small", scale="lesson", folder=tmp_path)
-    assert [set(after[arm]) for arm in arms] == [{0, 1, 2}] * 2
-    assert all(before[arm].items() <= after[arm].items() for arm in arms)
-
-
 def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, monkeypatch, cache):
     def record(name):
-        in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=tmp_path / name, tell=silent)
+        in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=tmp_path / name)
         (entry,) = trained_in(tmp_path / name)
         return replace(entry, seconds=0.0, peak_memory_gb=0.0)
 
-    steps, look = [], running._look
+    steps, observe = [], running.observe_negatives
 
     def killed(event):
         steps.append(event.step)
         if len(steps) == 6:
             raise KeyboardInterrupt
-        return look(event)
+        return observe(event)
 
-    monkeypatch.setattr(running, "_look", killed)
+    monkeypatch.setattr(running, "observe_negatives", killed)
     with pytest.raises(KeyboardInterrupt):
         record("resumed")
     again = record("resumed")
@@ -387,14 +338,14 @@ def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, 
 
 def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path, trainings):
     arms = ["R", "RG", "RR"]
-    in_a_lesson("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path, tell=silent)
+    in_a_lesson("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path)
     again = planned(EXPERIMENTS["2ad_ensembles"], "RR", "grid", SMALL)[1].seed(3)
     assert sorted(trainings) == sorted(
         [("2ad_region_gru", "region", 3), ("2ad_grid_gru", "grid", 3), ("2ad_region_gru", "region", again)]
     )
     scores, owner = [], small_data().test.owner
     for system in planned(EXPERIMENTS["2ad_ensembles"], "RG", "grid", SMALL):
-        data = small_data(system.member.features)
+        data = small_data(system.system.features)
         member = fit(system.recipe, data, seed=3)
         scores.append(score_split(member.model, data.test, member.tokenizer))
     found = measured("2ad_ensembles", "small", scale="lesson", folder=tmp_path)
@@ -406,20 +357,20 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     (entry,) = [entry for entry in trained_in(tmp_path) if "2ad_grid_gru" in entry.name]
     assert [member["image"]["encoder"]["name"] for member in entry.config["members"]] == ["region", "grid"]
     assert entry.seconds > 0
-    in_a_lesson("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path, tell=silent)
+    in_a_lesson("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path)
     assert len(trainings) == 3
 
 
 def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
-    with pytest.raises(ValueError, match=r"experiment '2ad_poolings' is unknown: there are 2ad_pooling, "):
-        in_a_lesson("2ad_poolings", small_data, folder=tmp_path)
-    with pytest.raises(ValueError, match=r"arm 'GPOO' is unknown: there are AdPool, GPO, "):
-        in_a_lesson("2ad_pooling", small_data, arms=["GPOO"], folder=tmp_path)
+    for options, named in (
+        ({"name": "2ad_poolings"}, "2ad_pooling, "),
+        ({"arms": ["GPOO"]}, "GPO, "),
+        ({"scale": "fair", "changes": SMALL}, "learning_rate"),
+        ({"scale": "large"}, "paper"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            run(**({"name": "2ad_pooling", "open_data": small_data, "folder": tmp_path} | options))
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ValueError, match="experiment '2ad_poolings' is unknown"):
-        measured("2ad_poolings", "small")
-    with pytest.raises(ValueError, match=r"training\.learning_rate is set, but the scale 'fair' chooses it"):
-        run("2ad_pooling", small_data, settings=SMALL, folder=tmp_path)
 
 
 @pytest.fixture
@@ -430,9 +381,9 @@ def small_scenes(monkeypatch):
     pixels = dice.standard_normal((6, 5, 7)).astype(np.float16)
     pairs = Split("test", pixels, captions, np.repeat(np.arange(6), 2), [str(row) for row in range(6)])
     left_right = torch.tensor([[[True, False]] * 2] * 3)
-    monkeypatch.setattr(running, "relation_pairs", lambda kind: pairs)
-    monkeypatch.setattr(running, "told_by_left_right", lambda: left_right)
-    monkeypatch.setattr(running, "on_truth", lambda scores, test, name: {})
+    monkeypatch.setattr(recording, "relation_pairs", lambda kind: pairs)
+    monkeypatch.setattr(recording, "sideways_captions", lambda: left_right)
+    monkeypatch.setattr(recording, "on_truth", lambda scores, test, name: {})
     monkeypatch.setattr(running, "record_references", lambda *given: None)
     monkeypatch.setitem(LESSON_SCALE, "scenes", SMALL)
     arms = {"one": Arm(), "other": Arm("+mean"), "both": Arm(mean_of=("", "+mean"))}
@@ -445,7 +396,7 @@ def test_an_experiment_that_looks_at_relations_records_them_for_systems_and_ense
     tmp_path, small_scenes, trainings
 ):
     open_data, pairs, left_right = small_scenes
-    in_a_lesson("pairs", open_data, seeds=(0,), folder=tmp_path, tell=silent)
+    in_a_lesson("pairs", open_data, seeds=(0,), folder=tmp_path)
     assert [(name, kind) for name, kind, _ in trainings] == [
         ("2ad_region_gru", "region"),
         ("2ad_region_gru+mean", "region"),
@@ -463,7 +414,7 @@ def test_an_experiment_that_looks_at_relations_records_them_for_systems_and_ense
 
 
 def test_a_record_without_relations_is_made_again_where_they_are_asked_for(tmp_path, small_scenes, trainings):
-    open_data, options = small_scenes[0], {"seeds": (0,), "folder": tmp_path, "tell": silent}
+    open_data, options = small_scenes[0], {"seeds": (0,), "folder": tmp_path}
     in_a_lesson("2ad_parts", open_data, arms=["all"], features="region", **options)
     assert "pairs_t2i" not in records.find(tmp_path)[0].metrics
     for _ in range(2):
@@ -478,70 +429,37 @@ def test_a_record_without_relations_is_made_again_where_they_are_asked_for(tmp_p
 # ---------------------------------------------------------------- tables
 
 
-def test_where_nothing_is_recorded_nothing_is_measured(tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        assert measured("2ad_pooling", "small", scale="lesson", folder=folder) == {}
-
-
 def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path):
-    hand_made(tmp_path, "2ad_pooling", {"GPO": {0: 1.0}}, data="scenes")
-    in_a_lesson(
-        "2ad_pooling", small_data, seeds=(0,), arms=["GPO"], settings=SMALL | {"dim": 12}, folder=tmp_path
-    )
-    assert len(trained_in(tmp_path)) == 2
-    assert measured("2ad_pooling", "small", scale="lesson", folder=tmp_path) == {}
-    assert measured("2ad_pooling", "scenes", scale="lesson", folder=tmp_path) == {"GPO": {0: 1.0}}
-    assert measured("2ad_pooling", "scenes", features="region", scale="lesson", folder=tmp_path) == {}
-    assert measured("2ad_pooling", "scenes", metric="dev_rsum_1", scale="lesson", folder=tmp_path) == {}
+    in_a_lesson("2ad_pooling", small_data, seeds=(0,), arms=["GPO"], folder=tmp_path)
+    options = {"scale": "lesson", "folder": tmp_path}
+    assert set(measured("2ad_pooling", "small", **options)) == {"GPO"}
+    for other in ({"data": "scenes"}, {"features": "region"}, {"metric": "dev_rsum_9"}, {"scale": "fair"}):
+        assert measured("2ad_pooling", **({"data": "small"} | options | other)) == {}, other
+    assert measured("2ad_pooling", "small", scale="lesson", folder=tmp_path / "nowhere") == {}
 
 
 def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
-    def of_a_lesson(candidates):
-        return recipe_at(candidates, LESSON_SCALE[collection_of(data)])
-
-    def fair(candidates):
-        def tried(name):
-            return tuning.tried(tuning.recorded(name, changes, entries, candidates.mined))
-
-        return tuning.tuned(candidates, changes, tried)
-
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
-        changes = FAIR_SCALE[collection_of(data)]
+        changes, lesson = FAIR_SCALE[collection_of(data)], LESSON_SCALE[collection_of(data)]
         entries = [entry for entry in stored if entry.data["name"] == data]
-        titles, recipes = {(BASELINE, ""), (ORACLE, "")}, set()
-        of_these_data = [one for one in EXPERIMENTS.values() if one.data_named(data) == data]
-        for experiment, features in [(one, kind) for one in of_these_data for kind in kinds_of(one)]:
+        titles = {(BASELINE, ""), (ORACLE, "")}
+
+        def fair(system, changes=changes, entries=entries, titles=titles):
+            for name in system.recipes:  # at the rates that were tried and not taken, too
+                titles |= {(name, tuning.digest_at(system, name, changes, rate)) for rate in tuning.LADDER}
+            return tuning.tuned(
+                system, changes, lambda name: tuning.tried(tuning.recorded(system, name, changes, entries))
+            )
+
+        for experiment in [one for one in EXPERIMENTS.values() if one.data_named(data) == data]:
             for arm in experiment.arms:
-                for recipe_of in (of_a_lesson, fair):
-                    if found := experiment.trainings(arm, features, recipe_of):
-                        titles.add(title_of(found))
-                        for part in found:  # what another model mines for has been tried at several rates too
-                            name = part.recipe.name
-                            rates = [
-                                tuning.digest_at(name, changes, rate, part.mined) for rate in tuning.LADDER
-                            ]
-                            titles |= {(name, digest) for digest in rates}
-                recipes |= {name for system in experiment.systems(arm, features) for name in system.recipes}
-        for name in recipes & {entry.name for entry in entries}:  # at the rates that were tried and not taken
-            titles |= {(name, tuning.digest_at(name, changes, rate)) for rate in tuning.LADDER}
+                for kind in kinds_of(experiment):
+                    for recipe_of in (fair, lambda system, lesson=lesson: only_recipe(system, lesson)):
+                        if found := experiment.trainings(arm, kind, recipe_of):
+                            titles.add(title_of(found))
         for entry in entries:
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
-
-
-def test_records_of_different_data_are_not_set_side_by_side(tmp_path):
-    for arm, seed in (("AdPool", 0), ("mean", 1)):
-        (entries,) = run(
-            "2ad_pooling",
-            lambda kind, s=seed: small_data(kind, s),
-            seeds=[0],
-            arms=[arm],
-            scale="lesson",
-            folder=tmp_path,
-            tell=silent,
-        ).values()
-        assert [entry.seed for entry in entries] == [0]
-    assert len(measured("2ad_pooling", "small", scale="lesson", folder=tmp_path)) == 1
 
 
 # ---------------------------------------------------------------- fair trainings
@@ -559,7 +477,7 @@ def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others
 
     monkeypatch.setattr(tuning, "development_curve", curve)
     arms, said = ["all", "without AdPool"], []
-    run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, tell=said.append)
+    run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, log=said.append)
     tried = {}
     for entry in trained_in(tmp_path):
         if entry.seed == tuning.SEED:
@@ -574,7 +492,7 @@ def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others
     assert len(trainings) == 3 + 5 + 2, "what tuning trained is the run of its seed"
     found = measured("2ad_parts", "small", folder=tmp_path)
     assert {arm: set(by_seed) for arm, by_seed in found.items()} == {arm: {0, 1} for arm in arms}
-    run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, tell=silent)
+    run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path)
     assert len(trainings) == 10
 
 
@@ -598,7 +516,7 @@ def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypa
 
 
 def test_the_linear_baseline_is_recorded_beside_the_arms(tmp_path):
-    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all"], folder=tmp_path, tell=silent)
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all"], folder=tmp_path)
     (entry,) = records.find(tmp_path, name=BASELINE)
     data = small_data()
     assert entry.metrics["rsum"] == evaluate(ridge_scores(data.train, data.test), data.test.owner)["rsum"]
@@ -609,7 +527,7 @@ def test_the_linear_baseline_is_recorded_beside_the_arms(tmp_path):
 
 def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path, monkeypatch):
     data = scenes.load(train=20, dev=20, test=40)
-    record_references(data, tmp_path, silent)
+    record_references(data, tmp_path, lambda line: None)
     ridge, oracle = (records.find(tmp_path, name=name)[0].metrics for name in (BASELINE, ORACLE))
     assert 0 < ridge["i2t_map_at_r"] < 100 and 0 < ridge["t2i_map_at_r"] < 100
     truth = truth_of(data.test, "scenes")
@@ -630,11 +548,11 @@ def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path,
 def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_path, monkeypatch, trainings):
     data, said = small_data(), []
     anybodys = Dataset("coco", data.train, data.dev, data.test, "grid")
-    arms = {"one": Arm(), "best": Arm(best_of=("+mean", "+gpo")), "region": Arm(members=(Member("region"),))}
+    arms = {"one": Arm(), "best": Arm(best_of=("+mean", "+gpo")), "region": Arm(members=("region",))}
     monkeypatch.setitem(EXPERIMENTS, "own", Experiment("?", "nobody", "2ad_{features}_gru", arms))
     monkeypatch.setattr(running, "plan", lambda *given, **options: SimpleNamespace(seconds=60.0))
-    settings = SMALL | {"training.epochs": 1}
-    options = {"scale": "paper", "settings": settings, "folder": tmp_path, "tell": said.append}
+    changes = SMALL | {"training.epochs": 1}
+    options = {"scale": "paper", "changes": changes, "folder": tmp_path, "log": said.append}
     assert run("own", lambda kind: anybodys, seeds=[0, 1], dry_run=True, **options) == {} and not trainings
     assert said[0].startswith("one: 2 trainings, 2.0 minutes") and not list(tmp_path.iterdir())
     found = run("own", lambda kind: anybodys, seeds=[0, 1], **options)
@@ -642,11 +560,30 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     assert [name for name, *_ in trainings][:2] == ["2ad_grid_gru+mean", "2ad_grid_gru+gpo"], "tried on dev"
     assert all(entry.data["name"] == "coco" for entries in found.values() for entry in entries)
 
-    comparison = Comparison.of(found, {"one": 400.0}, "COCO 5K")
-    sums = {row.name: row.rsum for row in comparison.rows}
-    assert sums == {arm: statistics.mean(entry.metrics["rsum"] for entry in found[arm]) for arm in found}
-    assert list(sums.values()) == sorted(sums.values(), reverse=True)
+    comparison = Comparison(found, {"one": 400.0}, "COCO 5K")
+    sums = [statistics.mean(one.metrics["rsum"] for one in own) for own in comparison.ranked.values()]
+    assert set(comparison.ranked) == set(found) and sums == sorted(sums, reverse=True)
     markdown, csv, drawn = (path.read_text() for path in comparison.write(tmp_path, "own"))
     assert "rsum in the paper, COCO 5K" in markdown and "| 400.0 |" in markdown
     assert len(csv.splitlines()) == 1 + 2 * 2 and "<svg" in drawn
     assert found["one"][0].metrics["parameters"] > found["one"][0].config["dim"]
+
+
+@pytest.mark.parametrize("name", ["offline_losses", "2ad_parts"])
+def test_the_command_opens_the_world_of_its_experiment(tmp_path, monkeypatch, name):
+    world, opened, run_on = EXPERIMENTS[name].world, [], []
+
+    def load(**options):
+        opened.append(options)
+        return replace(small_data("region"), name="scenes")
+
+    def run(name, open_data, **options):
+        run_on.append(open_data("region").name)
+        return {}
+
+    monkeypatch.setattr(scenes, "load", load)
+    monkeypatch.setattr(experiments, "run", run)
+    command = CliRunner().invoke(app, ["experiment", name, "--record", str(tmp_path)])
+    assert command.exit_code == 0 and "| system |" in command.output, command.output
+    assert run_on == [world]
+    assert all(options == WORLDS[world] | {"features": options["features"]} for options in opened)

@@ -57,7 +57,7 @@ def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):
     study(tmp_path, "2ad_parts", "without AdPool", {0: SEEDS[0]}, "scenes")
     trained = []
 
-    def run(name, open_data, *, arms, seeds, folder, tell):
+    def run(name, open_data, *, arms, seeds, folder, log):
         trained.extend(arms)
         assert open_data("grid") == (get_experiment(name).world, "grid")
         if arms == ["without AdPool"]:
@@ -67,7 +67,7 @@ def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):
     said = []
     monkeypatch.setattr(missing, "run", run)
     monkeypatch.setattr(missing, "executor", ThreadPoolExecutor)
-    train_missing(["2ad"], "scenes", lambda *named: named, folder=tmp_path, tell=said.append)
+    train_missing(["2ad"], "scenes", lambda *named: named, folder=tmp_path, log=said.append)
     assert trained == ["without AdPool", "without AdOpt", "without token level"]
     assert [line.split()[0] for line in said] == ["next:", "without", "next:", "next:"], (
         "one that fails stops no other"

@@ -9,7 +9,7 @@ import torch
 from vsecore import scenes
 from vsecore.data.splits import Split
 from vsecore.experiments import pair_accuracy, pair_scores, pairs
-from vsecore.experiments.pairs import METRICS, told_by_left_right
+from vsecore.experiments.pairs import METRICS, sideways_captions
 from vsecore.recipes import get
 from vsecore.training import score_split
 
@@ -53,29 +53,33 @@ def test_who_sees_no_relation_is_right_half_of_the_time_and_who_knows_the_truth_
     }
 
 
-def test_what_cannot_be_counted_is_refused():
-    with pytest.raises(ValueError, match=r"scores has the shape \(3, 2, 4\): it must be \(P, 2, 2, C\)"):
-        pair_accuracy(torch.zeros(3, 2, 4))
-    with pytest.raises(ValueError, match="scores has NaN"):
-        pair_accuracy(torch.full((1, 2, 2, 1), torch.nan))
-    with pytest.raises(ValueError, match=r"left_right is torch.float32 .* it must be bool, \(3, 2, 4\)"):
-        pair_accuracy(torch.zeros(3, 2, 2, 4), torch.zeros(3, 2, 4))
+@pytest.mark.parametrize(
+    ("scores", "sideways", "named"),
+    [
+        (torch.zeros(3, 2, 4), None, "scores"),
+        (torch.full((1, 2, 2, 1), torch.nan), None, "scores"),
+        (torch.zeros(3, 2, 2, 4), torch.zeros(3, 2, 4), "sideways"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(scores, sideways, named):
+    with pytest.raises(ValueError, match=named):
+        pair_accuracy(scores, sideways)
 
 
 def test_the_worlds_pairs_are_told_apart_by_their_captions_and_some_by_left_and_right_alone(monkeypatch):
     monkeypatch.setattr(pairs, "PICTURES", 40)
-    made, told = scenes.pictures("test", 40, relations_only=1.0), told_by_left_right()
-    assert told.shape == (20, 2, 5)
-    assert 0.4 < told.double().mean() < 0.9
+    made, sideways = scenes.pictures("test", 40, relations_only=1.0), sideways_captions()
+    assert sideways.shape == (20, 2, 5)
+    assert 0.4 < sideways.double().mean() < 0.9
     for pair, own in itertools.product(range(20), (0, 1)):
         scene, other = made[2 * pair + own].scene, made[2 * pair + 1 - own].scene
         for number, caption in enumerate(made[2 * pair + own].captions):
             assert scenes.holds(caption.form, scene) and not scenes.holds(caption.form, other)
             said = {relation for relation, _, _ in caption.form.relations}
-            if told[pair, own, number]:
+            if sideways[pair, own, number]:
                 assert said & {"left of", "right of"}, caption.text
             if said and said <= {"left of", "right of"}:
-                assert told[pair, own, number], caption.text
+                assert sideways[pair, own, number], caption.text
 
 
 def test_the_scores_of_pairs_are_those_of_the_whole_split():
@@ -94,6 +98,3 @@ def test_the_scores_of_pairs_are_those_of_the_whole_split():
     for pair, picture, owner, number in itertools.product(range(4), (0, 1), (0, 1), range(3)):
         expected = whole[2 * pair + picture, 3 * (2 * pair + owner) + number]
         assert found[pair, picture, owner, number] == pytest.approx(float(expected), abs=1e-6)
-    odd = Split("test", pixels[:7], captions[:21], np.repeat(np.arange(7), 3), [str(row) for row in range(7)])
-    with pytest.raises(ValueError, match="pairs has 7 pictures and 21 captions: it must have an even number"):
-        pair_scores(model, odd, tokenizer)

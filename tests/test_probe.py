@@ -10,7 +10,11 @@ import torch
 from vsecore import scenes
 from vsecore.embedding import Embedding
 from vsecore.experiments import probe
-from vsecore.experiments.probe import FACTS, probe_metric, probes, said_in
+from vsecore.experiments.probe import FACTS, facts_of, probe_metric, probes
+
+
+def captions_of(split):
+    return [one for picture in scenes.pictures(split.name, len(split)) for one in picture.captions]
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +26,9 @@ def knows(monkeypatch, data, facts, sets=False):
     """A model whose captions' vectors hold exactly some facts, and noise."""
 
     def encode(model, split, tokenizer):
-        said = said_in(split, data.name)
-        names = {fact: sorted(said_in(data.train, data.name)[fact]) for fact in facts}
+        own, names = facts_of(captions_of(split)), facts_of(captions_of(data.train))
         empty = np.zeros(len(split.captions), bool)
-        known = [said[fact].get(name, empty) for fact in facts for name in names[fact]]
+        known = [own[fact].get(name, empty) for fact in facts for name in sorted(names[fact])]
         noise = np.random.default_rng(0).normal(size=(3, len(split.captions)))
         vectors = torch.tensor(np.stack([*known, *noise], axis=1), dtype=torch.float32)
         return None, SimpleNamespace(vectors=vectors[:, None] if sets else vectors)
@@ -35,28 +38,27 @@ def knows(monkeypatch, data, facts, sets=False):
 
 
 def test_what_is_kept_is_read_and_what_is_not_stays_near_chance(monkeypatch, data):
-    for kept in ("colour", "place"):
+    for kept, other in (("colour", "place"), ("place", "colour")):
         found = knows(monkeypatch, data, [kept])
         assert set(found) == {probe_metric(fact) for fact in FACTS}
-        assert found[probe_metric(kept)] > 99
-        other = "place" if kept == "colour" else "colour"
-        assert 40 < found[probe_metric(other)] < 70
+        assert found[probe_metric(kept)] > 99 and 40 < found[probe_metric(other)] < 70
 
 
 def test_a_caption_names_what_its_form_says(data):
-    said = said_in(data.train, "scenes")
-    first = scenes.pictures("train", 120)[0].captions[0]
-    for noun in {entity.noun for entity in first.form.entities}:
-        assert said["noun"][noun][0]
-    assert sum(named[0] for named in said["noun"].values()) == len({e.noun for e in first.form.entities})
-    assert all(named.shape == (len(data.train.captions),) for fact in FACTS for named in said[fact].values())
+    captions = captions_of(data.train)
+    facts = facts_of(captions)
+    nouns = {entity.noun for entity in captions[0].form.entities}
+    assert {noun for noun, named in facts["noun"].items() if named[0]} == nouns
+    assert all(named.shape == (len(captions),) for fact in FACTS for named in facts[fact].values())
 
 
 def test_only_scenes_and_single_vectors_are_probed(monkeypatch, data):
-    assert said_in(data.train, "flickr8k") is None
-    assert said_in(replace(data.train, captions=data.train.captions[::-1]), "scenes") is None
     assert knows(monkeypatch, data, ["colour"], sets=True) == {}
-    monkeypatch.setattr(
-        probe, "encode", lambda *_: (None, Embedding(None, torch.ones(1, 1, 2), torch.ones(1, 1)))
-    )
+    for other in (
+        replace(data, name="flickr8k"),
+        replace(data, train=replace(data.train, captions=data.train.captions[::-1])),
+    ):
+        assert probes(None, other, None) == {}
+    elements = Embedding(None, torch.ones(1, 1, 2), torch.ones(1, 1))
+    monkeypatch.setattr(probe, "encode", lambda *_: (None, elements))
     assert probes(None, data, None) == {}

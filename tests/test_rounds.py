@@ -25,7 +25,7 @@ from small import (
 from vsecore import mining
 from vsecore.data.files import locked
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.experiments import running
+from vsecore.experiments.recording import known_beforehand
 from vsecore.mining.folder import MiningState
 from vsecore.model import VSE
 from vsecore.recipes import get
@@ -278,6 +278,6 @@ def test_two_processes_train_in_rounds_as_one_does(tmp_path):
 def test_what_a_training_mines_is_not_asked_of_a_record(whole):
     data = whole[0].data
     known = {name: value for name, value in data.items() if name != "negatives"}
-    assert running._known_beforehand(data) == known != data
-    assert running._known_beforehand({"name": "small", "members": [data]})["members"] == [known]
-    assert running._known_beforehand(known) == known
+    assert known_beforehand(data) == known != data
+    assert known_beforehand({"name": "small", "members": [data]})["members"] == [known]
+    assert known_beforehand(known) == known

@@ -71,7 +71,7 @@ def p_value(
     """
     if len(differences) < 2:
         raise ValueError(f"differences are {list(differences)}: a spread needs at least two")
-    if len(set(differences)) == 1:  # no doubt is left, and a t-test would divide by 0
+    if math.isclose(min(differences), max(differences)):  # no doubt is left; a t-test would divide by 0
         above = differences[0] - bound
         return float(not {"greater": above > 0, "less": above < 0, "two-sided": above != 0}[alternative])
     return float(ttest_1samp(differences, bound, alternative=alternative).pvalue)

@@ -1,0 +1,77 @@
+"""The vectors of sets: how widely they point, what each is worth at search, and the evidence page's table."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from coursebook.evidence import _elements
+from vsecore.embedding import Embedding
+from vsecore.experiments import EXPERIMENTS, set_vectors
+from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, SMALLEST, alone, measure_sets, without
+from vsecore.similarity import SIMILARITIES, smooth_chamfer
+
+OWNER = torch.arange(8) // 2  # the picture of each caption
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """What is measured of a system whose two sides are embedded like this."""
+
+    def measure(pictures, captions):
+        similarity = SIMILARITIES.build("smooth_chamfer", {})
+        model = SimpleNamespace(scores=similarity, block=(3, 5), parameters=lambda: iter([torch.zeros(1)]))
+        sides = [Embedding(vectors) for vectors in (pictures, captions)]
+        monkeypatch.setattr(set_vectors, "encode", lambda *given: sides)
+        return measure_sets(model, SimpleNamespace(owner=OWNER.numpy()), None)
+
+    return measure
+
+
+def rsum_of(v, t):
+    return set_vectors.evaluate(smooth_chamfer(v, t), OWNER.numpy())["rsum"]
+
+
+def test_each_vector_is_kept_alone_and_left_out_on_either_side(measured):
+    torch.manual_seed(0)
+    v, t = torch.randn(4, 3, 6), torch.randn(8, 3, 6)
+    found = measured(v, t)
+    assert len(found) == 2 * 2 * 3 + 2
+    for k, others in enumerate(([1, 2], [0, 2], [0, 1])):
+        assert found[alone("pictures", k + 1)] == rsum_of(v[:, [k]], t)
+        assert found[without("pictures", k + 1)] == rsum_of(v[:, others], t)
+        assert found[alone("texts", k + 1)] == rsum_of(v, t[:, [k]])
+        assert found[without("texts", k + 1)] == rsum_of(v, t[:, others])
+
+
+def test_the_logarithm_of_the_variance_is_taken_of_each_set_before_the_mean(measured):
+    right, up = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    apart, opposed = torch.stack([right, up]), torch.stack([right, -right])
+    found = measured(torch.stack([apart, opposed] * 2), apart.expand(8, 2, 2))
+    one = math.log(1 - math.sqrt(0.5))
+    assert [found[name] for name in LOG_VARIANCES] == pytest.approx([one / 2, one])
+    collapsed = measured(torch.randn(4, 1, 8).expand(4, 4, 8), torch.randn(8, 1, 8).expand(8, 4, 8))
+    assert collapsed["log_variance_texts"] == pytest.approx(math.log(SMALLEST), abs=5)
+
+
+def test_one_vector_is_not_a_set(measured):
+    assert measured(torch.randn(4, 6), torch.randn(8, 6)) == {}
+    assert measured(torch.randn(4, 1, 6), torch.randn(8, 1, 6)) == {}
+
+
+def test_the_page_has_the_best_and_the_worst_vector_of_each_seed():
+    """Another seed numbers its slots in another order."""
+    whole = {"rsum": {0: 500.0, 1: 300.0, 2: 1000.0}}
+    for side in SIDES:
+        for metric, low, high in ((alone, 100.0, 200.0), (without, 400.0, 490.0)):
+            whole[metric(side, 1)] = {0: low, 1: high}  # of seed 2, an older record, this is not known
+            whole[metric(side, 2)] = {0: high, 1: low}
+    arm, plain = (
+        SimpleNamespace(arm=name, results=results, seeds={0, 1, 2})
+        for name, results in (("all", whole), ("plain", {"rsum": whole["rsum"]}))
+    )
+    rows = _elements(EXPERIMENTS["set_parts"], {"all": arm, "plain": plain})
+    one = [f"{value:.1f} ({value:.1f} to {value:.1f})" for value in (200, 100, 490, 400)]
+    assert [row[:2] for row in rows] == [["all", "pictures"], ["all", "captions"]]
+    assert all(row[2].startswith("400.0") and row[3:] == [*one, "2 seeds"] for row in rows)
