@@ -931,7 +931,9 @@ judged = {  # AdPool against the mean is a row of the paper's table 3
 lines = ["| AdPool against | rsum | verdict |", "| --- | ---: | --- |"]
 for against, one in judged.items():
     name = {"without AdPool": "mean"}.get(against, against)
-    lines.append(f"| {name} | {statistics.mean(one.differences['rsum']):+.1f} | {one.in_words} |")
+    lines.append(
+        f"| {name} | {statistics.mean(one.differences['rsum']):+.1f} | {one.in_words} |"
+    )
 
 
 def ahead(against: str, measure: str = "rsum") -> float:

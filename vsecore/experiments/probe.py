@@ -19,9 +19,9 @@ from torch import Tensor
 
 from vsecore import scenes
 from vsecore.data.splits import Dataset
-from vsecore.scoring import Captions, encode
 from vsecore.experiments.references import scenes_of
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode
 
 FACTS = ("noun", "colour", "size", "relation", "place")
 """What a caption may say, and what is probed."""

@@ -10,9 +10,9 @@ from dataclasses import replace
 import torch
 
 from vsecore.data.splits import Split
-from vsecore.scoring import Captions, encode, score_embedded
 from vsecore.evaluation import evaluate
 from vsecore.model import VSE
+from vsecore.scoring import Captions, encode, score_embedded
 from vsecore.sets import circular_variance
 
 SIDES = ("pictures", "texts")
