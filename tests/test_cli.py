@@ -352,7 +352,7 @@ def test_a_program_that_drops_what_stops_it_ends_all_the_same():
 import os, signal, time
 from vsecore import stopping
 stopping.PATIENCE = 0.2
-stopping.stop_tidily()
+stopping.stop_tidily("course")
 try:
     os.kill(os.getpid(), signal.SIGINT)
 except BaseException:
@@ -360,7 +360,7 @@ except BaseException:
 time.sleep(60)
 """
     done = subprocess.run([sys.executable, "-c", deaf], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stderr) == (130, "vse: stopped\n")
+    assert (done.returncode, done.stderr) == (130, "course: stopped\n")
 
 
 def test_a_reader_that_has_enough_ends_a_command_quietly():
