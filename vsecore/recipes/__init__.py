@@ -54,7 +54,7 @@ RECIPES: dict[str, Recipe] = {
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
-        *(make(feature) for make in aoq.SYSTEMS for feature in _COMPARED),
+        *(recipe for feature in _COMPARED for recipe in aoq.aoq(feature)),
         *(dive.dive(feature, "gru") for feature in _COMPARED),
         dive.dive("grid", "bert"),
         *(dive.dive("pixels", text) for text in ("gru", "bert")),

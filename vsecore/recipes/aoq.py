@@ -3,13 +3,11 @@
 from dataclasses import replace
 from typing import Any, Literal
 
-from vsecore.recipes import bfan as bfans
-from vsecore.recipes import scan as scans
-from vsecore.recipes import vsepp as plain
-from vsecore.recipes import vsrn as vsrns
+from vsecore.recipes.bfan import bfan
 from vsecore.recipes.recipe import FirstRound, Part, Recipe
-
-Feature = Literal["grid", "region"]
+from vsecore.recipes.scan import scan
+from vsecore.recipes.vsepp import vsepp
+from vsecore.recipes.vsrn import vsrn
 
 LOSS = Part("adaptive_offline_quintuplet")
 """With the margins, beta and alpha of section 4.2."""
@@ -20,43 +18,29 @@ SECOND = (
 )
 
 
-def vsepp(feature: Feature) -> Recipe:
-    """Describe plain VSE++, trained in two rounds; the paper has no such row."""
-    return replace(
-        _of(plain.vsepp(feature, "gru"), epochs=20, learning_rate=2e-4, decay_epochs=10),
-        first_round=FirstRound(),
+def aoq(feature: Literal["grid", "region"]) -> tuple[Recipe, ...]:
+    """Describe VSE++ and VSRN, trained in two rounds, and SCAN and BFAN, trained once.
+
+    The latter learn from negatives that another model has mined: in the paper, VSRN. It has no VSE++.
+    """
+    twice = {"epochs": 20, "learning_rate": 2e-4, "decay_epochs": 10}
+    once = {"epochs": 15, "learning_rate": 5e-4, "decay_epochs": 10}
+    return (
+        replace(_of(vsepp(feature, "gru"), **twice), first_round=FirstRound()),
+        replace(_of(vsrn(feature), **twice), first_round=FirstRound((Part("triplet"), Part("captioning")))),
+        _of(scan(feature), **once),
+        _of(bfan(feature), **once),
     )
 
 
-def vsrn(feature: Feature) -> Recipe:
-    """Describe VSRN, trained in two rounds; the captioning loss takes part in both."""
-    recipe = _of(vsrns.vsrn(feature), epochs=20, learning_rate=2e-4, decay_epochs=10)
-    return replace(recipe, first_round=FirstRound((Part("triplet"), Part("captioning"))))
-
-
-def scan(feature: Feature) -> Recipe:
-    """Describe SCAN, trained once, with negatives that another model has mined; the paper uses VSRN."""
-    return _of(scans.scan(feature), epochs=15, learning_rate=5e-4, decay_epochs=10)
-
-
-def bfan(feature: Feature) -> Recipe:
-    """Describe BFAN, trained once, with negatives that another model has mined; the paper uses VSRN."""
-    return _of(bfans.bfan(feature), epochs=15, learning_rate=5e-4, decay_epochs=10)
-
-
-SYSTEMS = (vsepp, vsrn, scan, bfan)
-
-
-def _of(system: Recipe, epochs: int, learning_rate: float, decay_epochs: int) -> Recipe:
+def _of(system: Recipe, **training: Any) -> Recipe:
     """Return a system that learns by AOQ's loss in place of the triplet loss; its other losses stay."""
     return replace(
         system,
         name=f"aoq_{system.name}",
         source=f"{SECOND}; the system: {system.source}",
         losses=tuple(LOSS if part.name == "triplet" else part for part in system.losses),
-        training=replace(
-            system.training, epochs=epochs, learning_rate=learning_rate, decay_epochs=decay_epochs
-        ),
+        training=replace(system.training, **training),
     )
 
 
