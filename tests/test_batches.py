@@ -226,6 +226,9 @@ def test_the_order_comes_from_the_epoch_and_the_seed_not_from_the_global_generat
 def test_noise_is_uniform_and_knows_its_place() -> None:
     numbers = noise(1, 2, "elements", np.arange(2000), 50)
     assert numbers.min() >= 0 and numbers.max() < 1
+    # Runs that go on in another version must see the same batches.
+    assert numbers[7, :2].tolist() == [0.03136489356080263, 0.8544256595284034]
+    assert noise(1, 2, "order", np.array([7])).tolist() == [0.9275653224343348]
     counts, _ = np.histogram(numbers, 20, (0, 1))
     assert ((counts - 5000) ** 2 / 5000).sum() < 44  # chi square, 19 degrees of freedom: 1 in 1,000
     assert np.array_equal(noise(1, 2, "elements", np.array([7, 3]), 9), numbers[[7, 3], :9])
