@@ -10,6 +10,7 @@ import io
 import socket
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
@@ -39,6 +40,7 @@ LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
 """Neither side of a small, or of a large, copy of a picture is longer, in pixels."""
+NO_PICTURE = "There is no such picture."
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS = {
@@ -51,7 +53,6 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_NO_PICTURE = HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.")
 
 
 def make_page(index: Index, hosts: Sequence[str] = LOCAL) -> Starlette:
@@ -69,8 +70,8 @@ def make_page(index: Index, hosts: Sequence[str] = LOCAL) -> Starlette:
     routes = [
         Route("/", page.home),
         Route("/picture", page.by_picture, methods=["POST"]),
-        Route("/small/{number:int}.jpg", page.small),
-        Route("/large/{number:int}.jpg", page.large),
+        Route("/small/{number:int}.jpg", partial(page.copy, side=SMALL)),
+        Route("/large/{number:int}.jpg", partial(page.copy, side=LARGE)),
         Route("/style.css", page.style),
     ]
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
@@ -119,7 +120,7 @@ class _Page:
         like = request.query_params.get("like", "")
         if like:
             if not like.isdecimal() or len(like) > 18:
-                raise _NO_PICTURE
+                raise HTTPException(HTTPStatus.NOT_FOUND, NO_PICTURE)
             name = _shown(self._entry(int(like)).path)
             found = self.index.like(int(like), TOP)
             return self._show(found, title=f"Pictures like {name}", like=int(like))
@@ -145,13 +146,18 @@ class _Page:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "No picture was sent: choose a file first.")
         return await run_in_threadpool(self._by_content, content, name)
 
-    def small(self, request: Request) -> Response:
-        """A small copy of a picture."""
-        return self._jpeg(request, SMALL)
-
-    def large(self, request: Request) -> Response:
-        """A large copy of a picture."""
-        return self._jpeg(request, LARGE)
+    def copy(self, request: Request, side: int) -> Response:
+        """A picture as JPEG, of this size at most."""
+        entry = self._entry(request.path_params["number"])
+        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        try:
+            return Response(jpeg(entry.path, side), media_type="image/jpeg", headers=headers)
+        except ValueError:  # the file is gone, or broken, since it was indexed
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
+            ) from None
 
     def style(self, request: Request) -> Response:
         """The style sheet."""
@@ -178,19 +184,7 @@ class _Page:
         try:
             return self.index.store.entry(number)
         except (KeyError, OverflowError):
-            raise _NO_PICTURE from None
-
-    def _jpeg(self, request: Request, side: int) -> Response:
-        entry = self._entry(request.path_params["number"])
-        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
-        if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        try:
-            return Response(jpeg(entry.path, side), media_type="image/jpeg", headers=headers)
-        except ValueError:  # the file is gone, or broken, since it was indexed
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
-            ) from None
+            raise HTTPException(HTTPStatus.NOT_FOUND, NO_PICTURE) from None
 
     def _show(self, found: Sequence[Found] = (), *, status: int = HTTPStatus.OK, **about: Any) -> Response:
         about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
