@@ -43,10 +43,10 @@ WORKS = {
         ("10_pooling", "11_how_many_negatives", "12_ensembles_and_speed"),
         "AdPool beats the mean by {0:.0f} and the pair of pools that the paper tuned by hand by {1:.0f}. "
         "Five seeds do not settle whether it also beats GPO or the best simple pool. AdOpt ends {2:.0f} "
-        "above the hardest triplet and learns much faster early in training; whether it is better than keeping "
-        "all negatives always is open. On the scenes the pool matters more than the loss, where the paper "
-        "says the reverse. Averaging a system on regions with one on a grid is better than the system on regions "
-        "alone.",
+        "above the hardest triplet and learns much faster early in training; whether it is better than "
+        "keeping all negatives always is open. On the scenes the pool matters more than the loss, where the "
+        "paper says the reverse. Averaging a system on regions with one on a grid is better than the system "
+        "on regions alone.",
         (
             ("AdPool is better than the mean", "reproduced"),
             ("AdPool is better than 5-max for pictures and the mean for captions", "reproduced"),
@@ -65,10 +65,10 @@ WORKS = {
         "Yan 2019",
         ("05_relations", "06_structural_alignment", "07_cross_attention"),
         "Transformers find a caption's picture more often than the towers of VSE++. In the thesis they are "
-        "worse at finding captions; our seeds leave that open. Neither of the thesis's structural "
-        "losses helps on the scenes, and node pooling makes it harder to find captions. Cross-attention is "
-        "{0:.0f} above one vector a side; VSRN, with one vector, reaches a higher rsum than SCAN, but ranks "
-        "pictures less well when every true picture counts.",
+        "worse at finding captions; our seeds leave that open. Neither of the thesis's structural losses "
+        "helps on the scenes, and node pooling makes it harder to find captions. Cross-attention is {0:.0f} "
+        "above one vector a side; VSRN, with one vector, reaches a higher rsum than SCAN, but ranks pictures "
+        "less well when every true picture counts.",
         (
             ("cross-attention is better than one vector for each side", "reproduced"),
             ("Transformers are better than the towers of VSE++ at image retrieval", "reproduced"),

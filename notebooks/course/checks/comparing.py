@@ -175,9 +175,8 @@ passed = Check(lambda answer: True)
 """Stands in a table at what is said of an answer that passes all trials."""
 
 
-def holds(predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> Check:
-    """Anything else that is true of a right answer. `wrong` passes the trials before it and fails it."""
-    return Check(predicate, wrong)
+holds = Check
+"""Anything else that is true of a right answer. `wrong` passes the trials before it and fails it."""
 
 
 def between(low: float, high: float, wrong: Sequence[Any] = ()) -> Check:
