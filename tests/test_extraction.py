@@ -262,14 +262,14 @@ def test_only_blocks_that_are_damaged_are_made_again(
 ) -> None:
     for module in ("feature_rows", "feature_folder"):
         monkeypatch.setattr(f"vsecore.data.{module}.BLOCK", 2)
-    folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
+    folder = extract(splits, tiny, tmp_path / "features", batch_size=1, device="cpu")
     before = contents(folder)
     flip(folder / "train_ims.npy", -81)  # of the last row but none before it: a row has 160 bytes
     [problem] = check_precomp(folder).problems
     assert "rows 4 to 5" in problem
     seen = looked_at(tiny)
-    extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert seen == [2] and contents(folder) == before
+    extract(splits, tiny, folder, batch_size=1, device="cpu")
+    assert seen == [1, 1] and contents(folder) == before
 
 
 @pytest.mark.parametrize("begun", ["not", "until the picture", "whole"])
