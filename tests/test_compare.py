@@ -66,7 +66,9 @@ def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ
     folders, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(experiments, "open_dataset", lambda *given: DATA)
-    small = "dim=8,text.encoder.word_dim=4,text.encoder.minimum_count=1,training.epochs=1"
+    small = (
+        "training.batch_size=10,dim=8,text.encoder.word_dim=4,text.encoder.minimum_count=1,training.epochs=1"
+    )
     asked = ["compare", str(next(iter(folders))), f"vsepp_grid_gru+max_violation,{small}", "--seeds", "2"]
     for _ in range(2):  # the second time nothing is trained
         done = CliRunner().invoke(app, [*asked, "--out", str(tmp_path), "--queries", "1"])

@@ -121,14 +121,6 @@ def test_only_the_hardest_false_negatives_are_mined_where_true_ones_are_left_out
         assert set(mined.pictures[caption]) == set(best)
 
 
-def test_without_other_true_ones_leaving_them_out_changes_nothing(world, trained):
-    own = torch.as_tensor(world.train.owner)[:, None] == torch.arange(20)
-    whole = mine_for(trained.model, world.train, trained.tokenizer, 7, 3)
-    same = mine_for(trained.model, world.train, trained.tokenizer, 7, 3, own)
-    for one, other in ((whole.texts, same.texts), (whole.pictures, same.pictures)):
-        assert np.array_equal(np.sort(one), np.sort(other))
-
-
 def test_lists_are_as_long_as_the_shortest_and_none_may_be_empty(world, trained):
     truth = truth_of(world.train, NEAR).clone()
     mined = mine_for(trained.model, world.train, trained.tokenizer, 1000, 1000, truth)

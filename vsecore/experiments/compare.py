@@ -12,6 +12,7 @@ import numpy as np
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
+from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
 from vsecore.training import Run, load_run, score_split
@@ -92,7 +93,7 @@ class Systems:
                 _mean([one.metrics[metric] for one in several]) for metric in ("rsum", "i2t_r1", "t2i_r1")
             )
             rows.append([name, str(len(several)), *means])
-        return _markdown(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
+        return markdown_table(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
 
     def differences(self) -> str:
         """Return the difference in rsum of each system and the first as a Markdown table.
@@ -120,7 +121,7 @@ class Systems:
                 ]
             )
         heads = ["difference", "seeds in common", "rsum", "95 % over seeds", "95 % over pictures"]
-        return _markdown(heads, rows)
+        return markdown_table(heads, rows)
 
     def queries(self, other: str, count: int = 5) -> str:
         """Return the captions whose picture a system and the first find at the most different ranks.
@@ -148,7 +149,7 @@ class Systems:
             for row in chosen
             if gain[row] != 0
         ]
-        return _markdown(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
+        return markdown_table(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
 
     def paired(self, one: str, other: str) -> list[tuple[Retrieved, Retrieved]]:
         """Return the runs of two systems from the seeds that both have."""
@@ -189,7 +190,3 @@ def _mean(values: Sequence[float]) -> str:
 
 def _between(low: float, high: float) -> str:
     return f"{low:+.1f} to {high:+.1f}"
-
-
-def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))

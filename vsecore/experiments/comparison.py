@@ -38,7 +38,7 @@ class Comparison:
         """Return a Markdown table; the mean rsum is followed by ± half of its 95 % interval."""
         heads = ["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"]
         heads += [f"rsum in the paper, {self.printed_on}"] if self.printed_on else []
-        lines = [[*heads, "parameters", "seconds a training"], ["---"] * (len(heads) + 2)]
+        lines = [[*heads, "parameters", "seconds a training"]]
         for name, entries in self.ranked.items():
             means = [statistics.mean(_values(entries, metric)) for metric in ("rsum", "i2t_r1", "t2i_r1")]
             cells = [name, str(len(entries)), *(f"{mean:.1f}" for mean in means)]
@@ -49,7 +49,7 @@ class Comparison:
             weights = entries[0].metrics.get("parameters")  # older records do not say
             seconds = statistics.median(entry.seconds for entry in entries)
             lines.append([*cells, "–" if weights is None else f"{int(weights):,}", f"{seconds:,.0f}"])
-        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        return markdown_table(lines[0], lines[1:])
 
     def csv(self) -> str:
         """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
@@ -93,6 +93,11 @@ class Comparison:
         with write_atomically(folder / f"{name}.svg") as file:
             self.figure().savefig(file, format="svg")
         return [folder / f"{name}{suffix}" for suffix in (*texts, ".svg")]
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
 
 
 def _values(entries: Sequence[Record], metric: str) -> list[float]:

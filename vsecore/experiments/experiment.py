@@ -136,10 +136,7 @@ class Experiment:
     def trains_on(self, arm: str, data: str, kinds: Collection[FeatureKind] = ()) -> bool:
         """Whether an arm can be trained on some data: they must have its features, and the truth if it asks.
 
-        Args:
-            arm: the arm's name.
-            data: the name of the data.
-            kinds: the kinds of features that they have; none: see `ONE_KIND`, and all where it names none.
+        `kinds` are the kinds of features of the data; none: see `ONE_KIND`, and all where it names none.
         """
         kinds = kinds or {kind for name, kind in ONE_KIND.items() if name == data}
         chosen = self.arms[arm]

@@ -222,11 +222,7 @@ def levelled(arm: Studied) -> Shut | None:
 
 
 def late_gain(curve: Sequence[float]) -> float:
-    """Return the share of its best rsum that a training gained in the last third of its epochs.
-
-    Args:
-        curve: rsum on dev after each epoch, the mean over the seeds.
-    """
+    """Return the share of its best rsum that a training gained in the last third of its epochs."""
     return 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vsecore import records
+from vsecore.experiments.comparison import markdown_table
 from vsecore.paths import results
 from vsecore.records import Record
 
@@ -46,13 +47,10 @@ def table(folder: Path = FOLDER) -> str:
     """Return the ladder as a Markdown table: means over seeds, and the standard deviation of rsum.
 
     Rungs without a record are left out.
-
-    Args:
-        folder: the folder of records.
     """
     found = [entry for entry in records.find(folder) if entry.config.get("split", "test") == "test"]
     heads = ("rung", "command", "seeds", "picture to text R@1/5/10", "text to picture R@1/5/10", "rsum")
-    rows = [heads, ("---",) * len(heads)]
+    rows = []
     for rung in RUNGS:
         own = [
             entry
@@ -62,7 +60,7 @@ def table(folder: Path = FOLDER) -> str:
         if own:
             ways = (_recalls(own, "i2t"), _recalls(own, "t2i"))
             rows.append((rung.title, f"`{rung.command}`", str(len(own)), *ways, _sum(own)))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(heads, rows)
 
 
 def _recalls(entries: Sequence[Record], way: str) -> str:

@@ -59,14 +59,8 @@ def side_by_side(
 ) -> dict[str, Studied]:
     """Collect arms of several experiments, all from the same features, captions and so on; see `studied`.
 
-    Trainings in other worlds, or on other features, are left out.
-
-    Args:
-        arms: an experiment and one of its arms, by the name that each has here.
-        data: the name of the data.
-        features: the kind of features; None: each experiment's.
-        scale: "fair" or "lesson".
-        folder: the folder of records.
+    Arms are given as an experiment and one of its arms, by the name that each has here. Trainings in other
+    worlds, or on other features, are left out.
 
     Raises:
         ValueError: an experiment is unknown.

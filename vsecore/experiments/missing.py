@@ -23,6 +23,7 @@ import torch
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
 from vsecore.experiments.catalogue import BY_WORK, get_experiment
+from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.experiment import Experiment, System, title_of
 from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.recording import asked_of_record
@@ -80,12 +81,6 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
     Each recipe is tried at three rates or more from one seed; the other seeds follow. An arm
     whose negatives are mined lacks what its miner lacks, and an ensemble all its members, whose runs may
     still be kept.
-
-    Args:
-        experiment: that the arm is of.
-        arm: its name.
-        data: the name of the data.
-        entries: what is recorded, see `ledger.used`.
 
     Returns:
         The name of each training's recipe.
@@ -145,14 +140,7 @@ class Survey:
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
-        """Read the records of a paper.
-
-        Args:
-            work: its key.
-            data: the name of the data.
-            folder: the folder of records; one that is not there has none.
-            chosen: only these claims, by their statements or their work; empty: all.
-        """
+        """Read the records of a paper."""
         results = [
             one
             for one in outcomes(work, data, folder=folder)
@@ -200,7 +188,7 @@ def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] 
     would open.
     """
     heads = ["work", "data", "listed", "judged", "open", "more", "trainings", "hours"]
-    lines, judged, listed = [heads, ["---"] * len(heads)], 0, 0
+    lines, judged, listed = [], 0, 0
     for work in works:
         for data in DATA:
             found = Survey.of(work, data, folder, chosen)
@@ -208,8 +196,7 @@ def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] 
             counts = map(str, (claims, found.judged, len(found.open), more, len(found.trainings)))
             lines.append([work, data, *counts, _hours(found.trainings)])
             judged, listed = judged + found.judged, listed + claims
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{table}\n\n{judged} of {listed} claims judged"
+    return f"{markdown_table(heads, lines)}\n\n{judged} of {listed} claims judged"
 
 
 def _hours(trainings: Mapping[Key, float]) -> str:

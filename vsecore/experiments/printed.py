@@ -26,11 +26,8 @@ NOT_IN_RECALLS: frozenset[About] = FOLLOWED | {"first place", "relations", "spre
 def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
     """Return the rsum that papers print for each arm, and the test pictures that it is of.
 
-    Args:
-        experiment: whose arms.
-        data: the name of our data. If papers print arms on as many test pictures of the same, these are
-            taken, and else those with the most arms; see `printed_sums`.
-        pictures: how many test pictures our data have.
+    If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
+    with the most arms; see `printed_sums`.
     """
     sums = _by_pictures(_rows(experiment), "both ways")
     same = f"{data}, {pictures:,} test pictures"
@@ -42,10 +39,7 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
     """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
 
     The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
-
-    Args:
-        experiment: whose arms.
-        about: for retrieval in one direction, the sum of its three recalls; for what recalls do not tell, {}.
+    For retrieval in one direction, it is the sum of its three recalls; {} for what recalls do not tell.
     """
     sums = {} if about in NOT_IN_RECALLS else _by_pictures(_rows(experiment), about)
     return sums[_fullest(sums)] if sums else {}

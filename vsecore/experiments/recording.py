@@ -75,15 +75,7 @@ class Trained:
         steps: Sequence[Mapping[str, float]],
         negatives: OfflineNegatives | None,
     ) -> Trained:
-        """Measure what an experiment asks of a system.
-
-        Args:
-            run: the training.
-            data: what it was trained on.
-            experiment: that asks.
-            steps: what its steps showed, see `Watch`.
-            negatives: the offline negatives that another system mined for it.
-        """
+        """Measure what an experiment asks of a system."""
         model, tokenizer = run.model.to(best_device()), run.tokenizer
         scores, pairs = score_split(model, data.test, tokenizer), None
         if experiment.pairs and data.name == SCENES:
@@ -112,15 +104,7 @@ def record_of(
     test: Split,
     seed: int,
 ) -> records.Record:
-    """Make the record of an arm: of its one system, or of the mean of its members' similarities.
-
-    Args:
-        trainings: of its systems.
-        parts: what they became.
-        sources: what each was trained on, in the form that records have.
-        test: the split that all were measured on.
-        seed: of the experiment.
-    """
+    """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
     first, data = parts[0], joined(sources)
     scores, (name, digest) = ensemble(*(part.scores for part in parts)), title_of(trainings)
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])

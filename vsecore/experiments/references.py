@@ -54,10 +54,7 @@ def _truth(name: str, count: int, data: str) -> Tensor:
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
     """Compute MAP@R on the exact truth, both ways, in percent; return nothing where the truth is unknown.
 
-    Args:
-        scores: similarities of n pictures and Nc captions, (n, Nc).
-        test: the split that they belong to.
-        data: the name of the data.
+    The scores are similarities of n pictures and Nc captions, (n, Nc), of the test split of some data.
     """
     truth = truth_of(test, data)
     if truth is None:
@@ -69,13 +66,7 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
 
 
 def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -> None:
-    """Record the linear baseline and, on the scenes, the oracle, unless they are recorded.
-
-    Args:
-        data: what they are measured on.
-        folder: the folder of records.
-        log: called with a line about each result.
-    """
+    """Record the linear baseline and, on the scenes, the oracle, unless they are recorded."""
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),

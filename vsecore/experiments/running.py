@@ -170,9 +170,7 @@ class _Runner:
     def announce(self, systems: Mapping[str, Sequence[System]], times: int) -> None:
         """Say what will be trained, and how long it takes on this machine if nothing of it is recorded yet.
 
-        Args:
-            systems: those of each arm.
-            times: how often each is trained.
+        Each system of each arm is trained `times` times.
         """
         seconds: dict[tuple[str, FeatureKind], float] = {}
         for arm, several in systems.items():
@@ -222,11 +220,7 @@ class _Runner:
     ) -> records.Record:
         """Return the record of an arm, which is trained first if there is none.
 
-        Args:
-            title: its name in the messages.
-            trainings: of its systems.
-            seed: of the experiment.
-            for_tuning: whether a record with only the usual metrics will do.
+        For tuning, a record with only the usual metrics will do.
         """
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]

@@ -92,11 +92,8 @@ def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
 
     Lists of 300 captions and 60 pictures are a small share of the training sets that AOQ mines, and a large
     one of 4,000 pictures. `first_round.texts` and `first_round.pictures` are what stands for these 300 and
-    60; lists of other lengths shrink as much, and systems without lists are left alone.
-
-    Args:
-        name: the recipe's name, in the form of `recipes.get`.
-        changes: in the form of `recipes.get`.
+    60; lists of other lengths shrink as much, and systems without lists are left alone. Name and changes are
+    in the form of `recipes.get`.
     """
     usual = {"first_round.texts": FirstRound().texts, "first_round.pictures": FirstRound().pictures}
     recipe = get(name, {field: value for field, value in changes.items() if field not in usual})

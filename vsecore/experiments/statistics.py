@@ -107,10 +107,8 @@ def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]
 def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     """Apply Holm's correction to the doubts about claims by one measure, each kind of doubt by itself.
 
-    Args:
-        several: the doubts about each claim of an experiment that can be judged.
-        questions: how many claims of their kind the experiment has. This includes those that cannot
-            be judged yet, so that no verdict changes when others are added.
+    `questions` is how many claims of their kind the experiment has. This includes those that cannot be judged
+    yet, so that no verdict changes when others are added.
     """
     raised = [
         holm([getattr(one, doubt) for one in several], questions)

@@ -45,13 +45,9 @@ def development_curve(entry: Record) -> list[float]:
 def recorded(
     system: System, name: str, changes: Mapping[str, Any], entries: Iterable[Record]
 ) -> dict[float, list[Record]]:
-    """Return the records of a recipe at each learning rate that was tried, from all seeds, lowest rate first.
+    """Return a recipe's records at each learning rate that was tried, from all seeds, lowest rate first.
 
-    Args:
-        system: one that may have the recipe.
-        name: the recipe's name, with its variants.
-        changes: those that all systems of the experiment share.
-        entries: records of the data; those of other recipes are left out.
+    `name` is one of the system's recipes; `changes` are those that all systems of the experiment share.
     """
     own = [entry for entry in entries if entry.name == name]
     if not own:
@@ -94,13 +90,9 @@ def tuned(
 ) -> Recipe | None:
     """Return the recipe that did best on the development split, with its best learning rate.
 
-    Args:
-        system: whose recipe is wanted.
-        changes: those that all systems of the experiment share.
-        results_of: maps a recipe's name to its best rsum on dev at each rate that was tried.
-
-    Returns:
-        None if a recipe has not been tried, or if there are several and the tuning of one is unfinished.
+    `changes` are those that all systems of the experiment share; `results_of` maps a recipe's name to its
+    best rsum on dev at each rate that was tried. None if a recipe has not been tried, or if there are several
+    and the tuning of one is unfinished.
     """
     results = {name: results_of(name) for name in system.recipes}
     if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
