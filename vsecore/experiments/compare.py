@@ -63,13 +63,17 @@ class Systems:
             split: "dev" or "test".
 
         Raises:
-            ValueError: fewer than two systems, a seed twice, or other pictures or captions than the first's.
+            ValueError: fewer than two systems, a seed twice, other pictures or captions than the
+                first's, or features of another width than a run reads.
         """
         by_hash: dict[str, list[Retrieved]] = defaultdict(list)
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
-            part: Split = getattr(open_data(run.recipe), split)
+            data = open_data(run.recipe)
+            if data.feature_dim != run.data["feature_dim"]:
+                raise ValueError(f"{folder} reads features of another width than those of {data.name!r}")
+            part: Split = getattr(data, split)
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
