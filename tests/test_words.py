@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import tokenizers
 import torch
 
 from vsecore.data.language_models import model_folder, offline_minilm
 from vsecore.data.vocabulary import Vocabulary
-from vsecore.data.word_pieces import BERTTokenizer
+from vsecore.data.word_pieces import BERTTokenizer, TowerTokenizer
 from vsecore.data.words import TokenizedCaptions, tokenize
 
 
@@ -152,6 +153,22 @@ def test_a_damaged_bert_tokenizer_is_named(bert: BERTTokenizer, tmp_path: Path, 
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"bert_tokenizer.json"):
         BERTTokenizer.load(tmp_path)
+
+
+def test_a_tower_pads_and_cuts_with_the_pieces_that_its_folder_names(tmp_path: Path) -> None:
+    words = {"<pad>": 0, "<unk>": 1, "</s>": 2, "dog": 3}
+    pieces = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    pieces.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    pieces.post_processor = tokenizers.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 2)])
+    pieces.save(str(tmp_path / "tokenizer.json"))
+    unnamed = TowerTokenizer(tmp_path, 3)
+    assert (unnamed.pad, unnamed.unknown) == (2, 2)  # the mark of the end
+    named = {"pad_token": "<pad>", "unk_token": {"content": "<unk>"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named))
+    TowerTokenizer(tmp_path, 3).save(tmp_path)
+    for tower in (TowerTokenizer(tmp_path, 3), TowerTokenizer.load(tmp_path)):
+        assert (tower.pad, tower.unknown, tower.blank, tower.special) == (0, 1, 1, {0, 2})
+        assert tower.encode(["dog cat dog dog", "dog"])[0].tolist() == [[3, 1, 2], [3, 2, 0]]
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
