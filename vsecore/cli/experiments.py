@@ -242,6 +242,7 @@ def compare(
 ) -> None:
     """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
     from vsecore.data.sentence_targets import with_targets
+    from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
     from vsecore.experiments.compare import Systems
     from vsecore.recipes import get
@@ -269,7 +270,9 @@ def compare(
                 folder=folder,
                 resume=True,
                 tokenizer=tokenizer,
-                vectors=None if vectors is None else load_vectors(vectors, tokenizer, seed)[0],
+                vectors=load_vectors(vectors, tokenizer, seed)[0]
+                if vectors is not None and isinstance(tokenizer, Vocabulary)
+                else None,
                 seed=seed,
             )
             typer.echo(f"{folder}: rsum {run.best['rsum']:.1f} on dev")

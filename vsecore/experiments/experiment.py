@@ -160,7 +160,8 @@ class Experiment:
         members = chosen.members or (features,)
         for place, kind in enumerate(members):
             own = chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
-            for variants in [(one,) for one in chosen.mean_of] or [chosen.best_of or (own,)]:
+            alternatives: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of]
+            for variants in alternatives or [chosen.best_of or (own,)]:
                 names = tuple(recipe.format(features=kind) + each for each in variants)
                 again = members[:place].count(kind)
                 found.append(System(names, kind, again, chosen.times_as_wide))

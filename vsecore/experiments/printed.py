@@ -72,10 +72,10 @@ def _by_pictures(rows: Mapping[str, str], about: About) -> dict[str, dict[str, f
     sums: dict[str, dict[str, float]] = defaultdict(dict)
     for row in records.published():
         both = row.rsum if row.printed_rsum is None else row.printed_rsum
-        for arm in [arm for arm, named in rows.items() if row.system == named and both is not None]:
-            if about != "both ways":
-                both = sum(row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10))
-            sums[row.data][arm] = both
+        for arm, named in rows.items():
+            if row.system == named and both is not None:
+                one_way = [row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10) if about in ONE_WAY]
+                sums[row.data][arm] = sum(one_way) if one_way else both
     return sums
 
 
