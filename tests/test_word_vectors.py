@@ -12,7 +12,7 @@ from vsecore.data.karpathy import load_karpathy
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_vectors import load_vectors
 
-GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\n"
+GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\ndog 0 0 0\n"
 
 
 def vectors_file(folder: Path, text: str) -> Path:
@@ -21,7 +21,7 @@ def vectors_file(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("text", [GLOVE, "6 3\n" + GLOVE.replace("\n", " \n")], ids=["glove", "fasttext"])
+@pytest.mark.parametrize("text", [GLOVE, "7 3\n" + GLOVE.replace("\n", " \n")], ids=["glove", "fasttext"])
 def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: Path, text: str) -> None:
     path, vocabulary = vectors_file(tmp_path, text), Vocabulary(["dog", "frisbee", "the", "zyzzyva"])
     matrix, report = load_vectors(path, vocabulary)
@@ -66,8 +66,8 @@ DAMAGES = [
     GLOVE.replace("7 8 9", "7 x 9"),
     GLOVE.replace("7 8 9", "7 nan 9"),
     GLOVE.replace("7 8 9", "7 1e39 9"),
-    "7 3\n" + GLOVE,
-    "6 9999999999999999999999\n" + GLOVE,
+    "8 3\n" + GLOVE,
+    "7 9999999999999999999999\n" + GLOVE,
     "² ³\n" + GLOVE,
     "the 1\0 2 3\n",
     "the " + "1 " * 600_000,
@@ -86,7 +86,7 @@ def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str) -> None:
 def test_a_line_as_long_as_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = vectors_file(tmp_path, GLOVE)
     os.truncate(path, 50 * 2**30)  # zeros, which take no room on the disk
-    with pytest.raises(ValueError, match=r"vectors.txt, line 7"):
+    with pytest.raises(ValueError, match=r"vectors.txt, line 8"):
         load_vectors(path, Vocabulary(["dog"]))
 
 
