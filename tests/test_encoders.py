@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import conv1d, pad, relu
 from transformers import BertConfig, BertModel
 
+from elements import prefix_mask, trained
 from small import start_two
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import (
@@ -67,19 +68,7 @@ def name(request):
 
 @pytest.fixture
 def part(name, bert_folder):
-    """A part in float64, with weights and running averages as training might leave them: none is 0."""
-    module = PARTS[name](bert_folder)
-    dice = torch.Generator().manual_seed(0)
-    for weight in module.parameters():
-        weight.data.copy_(torch.randn(weight.shape, generator=dice) / 2)
-    for key, buffer in module.named_buffers():
-        if key.endswith(("_mean", "_var")):
-            buffer.copy_(torch.rand(buffer.shape, generator=dice) + 0.5)
-    return module.double().eval()
-
-
-def prefix_mask(lengths, longest):
-    return torch.arange(longest) < torch.tensor(lengths)[:, None]
+    return trained(PARTS[name](bert_folder))
 
 
 def batch(part, lengths=LENGTHS):

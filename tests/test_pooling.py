@@ -12,6 +12,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
+from elements import batch, trained
 from vsecore.pooling import (
     POOLS,
     AdaPool,
@@ -54,14 +55,6 @@ CASES += [(name, options) for name, varied in VARIED.items() for options in vari
 ORDERED = ("seq2seq", "gru_last", "last", "first")  # those that read the elements in their order
 
 
-def trained(pool, seed=0):
-    """The pooler in float64 with weights as training might leave them: none is 0."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in pool.parameters():
-        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) / 2)
-    return pool.double().eval()
-
-
 def make(name, dim=DIM, **options):
     torch.manual_seed(0)
     return trained(build_pool(name, dim, **{**NEEDED.get(name, {}), **options}))
@@ -92,16 +85,6 @@ def total(pool, x, mask=None):
 def close(ones, others, **near):
     for one, other in zip(ones, others, strict=True):
         torch.testing.assert_close(one, other, **near)
-
-
-def batch(seed=0, rows=4, elements=7, dim=DIM, dtype=torch.float64):
-    """Elements and a mask whose rows have 1 to all elements, in any place."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, elements, dim, generator=generator, dtype=dtype)
-    mask = torch.rand(rows, elements, generator=generator) < 0.6
-    mask[torch.arange(rows), torch.randint(elements, (rows,), generator=generator)] = True
-    mask[-1] = torch.arange(elements) == 2
-    return x, mask
 
 
 # What all of them promise.

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
+from elements import trained
 from small import assert_resumes_with_the_same_bits, make_bert, recipe, small_data, train
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import CaptionTransformer
@@ -21,24 +22,13 @@ FORMS = {"default": {}, "norm_last": {"norm_last": True}, "printed": {"printed_r
 exactly = {"rtol": 0, "atol": 1e-10}
 
 
-def drawn(module, seed=0):
-    """The module in float64 with weights and averages as training might leave them: none is 0 or 1."""
-    generator = torch.Generator().manual_seed(seed)
-    for weight in module.double().parameters():
-        weight.data.copy_(torch.randn(weight.shape, generator=generator, dtype=weight.dtype) / 2)
-    for name, buffer in module.named_buffers():
-        if name.endswith(("_mean", "_var")):
-            buffer.copy_(torch.rand(buffer.shape, generator=generator) + 0.5)
-    return module
-
-
 def reasoner(**options):
-    return drawn(TransformerReasoner(DIM, heads=HEADS, drop=0.0, **options))
+    return trained(TransformerReasoner(DIM, heads=HEADS, drop=0.0, **options))
 
 
 def captions_encoder(**options):
     options = {"heads": HEADS, "drop": 0.0, "left_padding": False, **options}
-    return drawn(CaptionTransformer(30, WORDS, DIM, **options))
+    return trained(CaptionTransformer(30, WORDS, DIM, **options))
 
 
 def elements(rows=3, count=5, width=DIM):
@@ -98,7 +88,7 @@ def by_hand(block, x, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("learning", [True, False])  # torch has a path of its own when nothing is learned
 def test_a_block_is_its_formula(form, learning):
-    block = drawn(Block(DIM, HEADS, 5, 0.0, **FORMS[form])).train(learning)
+    block = trained(Block(DIM, HEADS, 5, 0.0, **FORMS[form])).train(learning)
     x, mask = elements()
     with torch.set_grad_enabled(learning):
         out = block(x, mask)
@@ -107,7 +97,7 @@ def test_a_block_is_its_formula(form, learning):
 
 
 def test_the_first_block_over_words_is_its_formula():
-    block = drawn(WideningBlock(WORDS, DIM, HEADS, 5, 0.0))
+    block = trained(WideningBlock(WORDS, DIM, HEADS, 5, 0.0))
     x, mask = elements(width=WORDS)
     out = block(x, mask)
     wide, bias = (
@@ -134,22 +124,20 @@ def test_blocks_follow_each_other():
 # Order.
 
 
-@pytest.mark.parametrize(
-    ("make", "is_a_set"),
-    [
-        *((lambda form=form: reasoner(layers=2, **FORMS[form]), True) for form in FORMS),
-        (lambda: reasoner(positions=5), False),
-        (lambda: drawn(RegionGraph(DIM, 2)), True),
-        (lambda: drawn(RegionGraph(DIM, 2)).eval(), True),
-        (lambda: drawn(RegionGraph(DIM, 2, True)).eval(), True),
-    ],
-    ids=range(7),
-)
-def test_elements_in_another_order_come_out_in_that_order_unless_they_have_positions(make, is_a_set):
-    model, (x, mask), order = make(), elements(), torch.tensor([3, 0, 4, 1, 2])
-    mask = mask[:, order]  # padding anywhere
+SETS = {
+    **{form: lambda form=form: reasoner(layers=2, **FORMS[form]) for form in FORMS},
+    "graph in training": lambda: trained(RegionGraph(DIM, 2)).train(),
+    "graph": lambda: trained(RegionGraph(DIM, 2)),
+    "graph, released": lambda: trained(RegionGraph(DIM, 2, True)),
+    "positions": lambda: reasoner(positions=5),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_elements_in_another_order_come_out_in_that_order_unless_they_have_positions(name):
+    model, (x, mask), order = SETS[name](), elements(), torch.tensor([3, 0, 4, 1, 2])
     one, other = model(x[:, order], mask[:, order])[0], model(x, mask)[0][:, order]
-    assert torch.allclose(one[mask[:, order]], other[mask[:, order]]) is is_a_set
+    assert torch.allclose(one[mask[:, order]], other[mask[:, order]]) is (name != "positions")
 
 
 @pytest.mark.parametrize("options", [{}, {"positions": False}, {"layers": 0}], ids=str)
@@ -272,7 +260,7 @@ def layer_by_loop(layer, elements):
 @pytest.mark.parametrize("released", [False, True])
 def test_the_region_graph_agrees_with_the_loop(released):
     x, mask = elements()
-    graph = drawn(RegionGraph(DIM, layers=2, released_normalisation=released)).eval()
+    graph = trained(RegionGraph(DIM, layers=2, released_normalisation=released))
     axis = 0 if released else 1  # over the elements, or over the features
     out, same = graph(x, mask)
     assert same is mask and not out[~mask].any()

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 
+from elements import batch as masked
+from elements import trained
 from vsecore.pooling import MeanPool, build_pool
 from vsecore.sets import (
     PIENet,
@@ -24,14 +26,6 @@ OPTIONS = {
 }
 
 
-def trained(module, seed=0):
-    """The module with weights as training might leave them: none is 0."""
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in module.parameters():
-        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) / 2)
-    return module.double().eval()
-
-
 def slots(**options):
     return SlotSetPrediction(DIM, **({"slots": SLOTS, "iterations": 2, "hidden": 8} | options))
 
@@ -49,13 +43,10 @@ MAKE = {
 }
 
 
-def batch(seed=0, rows=4, elements=7):
+def batch(elements=7):
     """Elements, a mask whose rows have 1 to all elements in any place, and global features."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, elements, DIM, generator=generator, dtype=torch.float64)
-    mask = torch.rand(rows, elements, generator=generator) < 0.6
-    mask[torch.arange(rows), torch.randint(elements, (rows,), generator=generator)] = True
-    return x, mask, torch.randn(rows, DIM, generator=generator, dtype=torch.float64)
+    dice = torch.Generator().manual_seed(1)
+    return *masked(elements=elements), torch.randn(4, DIM, generator=dice, dtype=torch.float64)
 
 
 def kept(module, x, mask):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elements import batch
 from vsecore.pooling import sort_descending, sorting
 
 WAYS = ("numpy", "torch.sort")
@@ -24,15 +25,6 @@ def take(patch, way):
 def way(request, monkeypatch):
     take(monkeypatch, request.param)
     return request.param
-
-
-def batch(seed=0, rows=6, elements=7, dim=5, dtype=torch.float32):
-    """Elements and a mask whose rows have 1 to all elements, in any place."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, elements, dim, generator=generator, dtype=dtype)
-    mask = torch.rand(rows, elements, generator=generator) < 0.6
-    mask[torch.arange(rows), torch.randint(elements, (rows,), generator=generator)] = True
-    return x, mask
 
 
 def sorted_rows(x, mask):

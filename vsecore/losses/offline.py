@@ -187,14 +187,8 @@ def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
     Both are -inf where T̂ and Î belong together, or where there is no negative. Raises as `Similarities.of`.
     """
     negatives = _negatives(step)  # (B, B)
-    hardest_text, text = negatives.max(1)  # (B,) each   T̂ is the caption of pair `text`
-    hardest_picture, picture = negatives.max(0)  # Î is the picture of pair `picture`
-    alone = torch.isneginf(hardest_text) | torch.isneginf(hardest_picture)
-
-    def at(row: Tensor, column: Tensor) -> Tensor:
-        return torch.where(alone, -torch.inf, negatives.flatten().gather(0, row * len(negatives) + column))
-
-    return at(picture, text), at(text, picture)
+    text, picture = negatives.argmax(1), negatives.argmax(0)  # (B,)   whose caption T̂ is, whose picture Î is
+    return negatives[picture, text], negatives[text, picture]
 
 
 def _negatives(step: Step) -> Tensor:
