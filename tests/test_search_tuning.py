@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.splits import Split
-from vsecore.recipes import Recipe
 from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine
 from vsecore.search.tuning import SPLITS, check_overfit, read_captions, refuse_collapse, tune
@@ -95,8 +95,12 @@ def test_split_leakage_is_refused_by_name(album, written):
 
 
 def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
+    lines = [["0.png", "a dog\non two lines"], ["1.png", "with a \u2028 separator"]]
+    splits = read_captions(written(*lines, *captions_of()[2:]), album)
+    captions = [caption for one in splits.values() for caption in one.captions]
+    assert {"a dog on two lines", "with a separator"} < set(captions)
     for rows, error, named in (
-        ([["0.png", "x"], ["1.png", " "]], ValueError, "line 3: .*caption"),
+        ([*lines, ["2.png", " "]], ValueError, "line 5: .*caption ''"),  # as an editor counts them
         ([["nothing.png", "x"]], FileNotFoundError, "line 2: "),
         ([["../captions.csv", "x"]], ValueError, "outside"),
         (captions_of(3), ValueError, "captions of 3 pictures"),
@@ -105,12 +109,6 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
             read_captions(written(*rows), album)
     with pytest.raises(ValueError, match="columns"):
         read_captions(written(header=("picture", "text")), album)
-    lines = [["0.png", "a dog\non two lines"], ["1.png", "with a \u2028 separator"], ["2.png", " "]]
-    with pytest.raises(ValueError, match=r"line 5: .*caption ''"):  # as an editor counts them
-        read_captions(written(*lines), album)
-    splits = read_captions(written(*lines[:2], *captions_of()[2:]), album)
-    captions = [caption for one in splits.values() for caption in one.captions]
-    assert {"a dog on two lines", "with a separator"} < set(captions)
     (album / "5.png").write_bytes(b"broken")
     with pytest.raises(ValueError, match=r"5\.png cannot be read as a picture"):
         read_captions(written(*captions_of()), album)
@@ -135,18 +133,10 @@ def engine(tmp_path_factory):
     return Engine.of_run(root / "run", features=root / "features")
 
 
-def test_a_tuned_run_knows_its_network_and_can_be_indexed(engine, album, written, tmp_path):
-    splits, told = read_captions(written(*captions_of()), album), []
-    tune(engine, splits, tmp_path / "run", epochs=2, learning_rate=0.01, tell=told.append)
-    assert told[0].startswith("before: test rsum") and told[-1].startswith("after: test rsum")
-    assert any("learned by heart" in line for line in told)
-    tuned = Engine.of_run(tmp_path / "run")
-    assert tuned.backbone is not None and tuned.backbone.name == "scenes-cnn"
-    assert tuned.fingerprint != engine.fingerprint
-
-
-def test_a_stopped_tuning_goes_on_with_the_same_bits(engine, album, written, tmp_path):
-    splits, told = read_captions(written(*captions_of()), album), []
+def test_a_stopped_tuning_goes_on_with_the_same_bits_and_its_run_knows_its_network(
+    engine, album, written, tmp_path
+):
+    splits, said = read_captions(written(*captions_of()), album), []
 
     def stop(line: str) -> None:
         if line.startswith("epoch 1"):
@@ -155,14 +145,18 @@ def test_a_stopped_tuning_goes_on_with_the_same_bits(engine, album, written, tmp
     options = {"epochs": 2, "learning_rate": 0.01}
     with pytest.raises(KeyboardInterrupt):
         tune(engine, splits, tmp_path / "stopped", **options, tell=stop)
-    with pytest.raises(ValueError, match="holds a run already: resume it"):
+    with pytest.raises(ValueError, match="stopped"):
         tune(engine, splits, tmp_path / "stopped", **options, tell=stop)
-    resumed = tune(engine, splits, tmp_path / "stopped", **options, resume=True, tell=told.append)
-    assert not any("learned by heart" in line for line in told)  # that was seen before it was stopped
-    whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=told.append)
-    assert any("learned by heart" in line for line in told)  # nothing was there to go on with
+    resumed = tune(engine, splits, tmp_path / "stopped", **options, resume=True, tell=said.append)
+    assert not any("learned by heart" in line for line in said)  # that was seen before it was stopped
+    whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=said.append)
+    assert any("learned by heart" in line for line in said)  # nothing was there to go on with
+    assert said[0].startswith("before: test rsum") and said[-1].startswith("after: test rsum")
     pairs = zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
+    tuned = Engine.of_run(tmp_path / "whole")
+    assert tuned.backbone is not None and tuned.backbone.name == "scenes-cnn"
+    assert tuned.fingerprint != engine.fingerprint
 
 
 def test_tuning_goes_on_from_the_engines_weights_and_ends_if_the_model_collapses(
@@ -183,32 +177,29 @@ def test_tuning_goes_on_from_the_engines_weights_and_ends_if_the_model_collapses
             tune(engine, splits, tmp_path / "other", **options, resume=resume)
 
 
-def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine):
+def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine, monkeypatch):
     """The pictures are all the same, so that nothing tells which caption is whose."""
-    rows = engine.tokenizer, load_run(engine.source.run).recipe
     features = np.ones((20, 49, engine.backbone.feature_dim), np.float16)
     captions = [f"number {row}" for row in range(20)]
     split = Split("train", features, captions, np.arange(20), [f"{row}.png" for row in range(20)])
+    learner = load_run(engine.source.run).recipe
     with pytest.raises(ValueError, match=r"overfit check: after 3 epochs on 20 pairs"):
-        check_overfit(rows[1], split, rows[0], None, epochs=3)
-
-
-def test_the_overfit_check_judges_the_model_and_no_average(monkeypatch):
-    """Nor is anything left out, so that what it says is what the model can learn."""
-    asked = []
-
-    def watched(plain: Recipe, *_: object, **__: object) -> None:
-        asked.append(plain)
-
-    monkeypatch.setattr("vsecore.search.tuning.fit", watched)
-    learner = recipe(
-        training__snapshots=5, training__warmup_steps=9, text__word_drop=0.2, image__element_drop=0.2
+        check_overfit(learner, split, engine.tokenizer, None, epochs=3)
+    asked = []  # it judges the model and no average, and nothing is left out of what it reads
+    monkeypatch.setattr("vsecore.search.tuning.fit", lambda plain, *_, **__: asked.append(plain))
+    learner = replace(
+        learner,
+        training=replace(learner.training, snapshots=5, warmup_steps=9),
+        text=replace(learner.text, word_drop=0.2),
+        image=replace(learner.image, element_drop=0.2),
     )
-    train_split = small_data().train
     with pytest.raises(ValueError, match="overfit check"):
-        check_overfit(learner, train_split, learner.tokenizer(train_split.captions), None, epochs=3)
-    settings = asked[0].training
-    assert (settings.snapshots, settings.warmup_steps, settings.epochs) == (0, 0, 3)
+        check_overfit(learner, split, engine.tokenizer, None, epochs=3)
+    assert (asked[0].training.snapshots, asked[0].training.warmup_steps, asked[0].training.epochs) == (
+        0,
+        0,
+        3,
+    )
     assert asked[0].text.word_drop == asked[0].image.element_drop == 0
 
 
