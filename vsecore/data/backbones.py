@@ -66,16 +66,10 @@ class Backbone(nn.Module):
         self.elements, self.feature_dim = _as_elements(seen).shape[1:]
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Compute the features of pictures.
+        """Compute the features of pictures, (B, N, F), row by row from the top left.
 
         Args:
-            pictures: (B, 3, picture_size, picture_size) uint8, RGB.
-
-        Returns:
-            (B, N, F), row by row from the top left.
-
-        Raises:
-            ValueError: another shape or type.
+            pictures: (B, 3, picture_size, picture_size) uint8, RGB; another shape or type is refused.
         """
         wanted = (3, self.picture_size, self.picture_size)
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != wanted:
@@ -103,16 +97,10 @@ class Backbone(nn.Module):
 
 
 class MirroredBackbone(Backbone):
-    """A network that sees each picture twice, as it is and in a mirror: twice the elements.
+    """A network of a grid or of patches that sees each picture twice, as it is and in a mirror.
 
     A dog that runs to the left is the same dog, but the network's features of it differ a little. A pool
     over all elements sees both.
-
-    Args:
-        backbone: the network, of a grid or of patches.
-
-    Raises:
-        ValueError: it finds regions.
     """
 
     def __init__(self, backbone: Backbone) -> None:
@@ -125,14 +113,7 @@ class MirroredBackbone(Backbone):
         self.elements *= 2
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return the elements (B, N, F) of `Backbone.forward`, followed by those of the mirror images.
-
-        Returns:
-            (B, 2N, F).
-
-        Raises:
-            ValueError: another shape or type.
-        """
+        """Return the elements of `Backbone.forward`, followed by those of the mirror images, (B, 2N, F)."""
         return torch.cat([super().forward(pictures), super().forward(pictures.flip(-1))], 1)
 
 
@@ -161,26 +142,12 @@ class RegionBackbone(Backbone):
         self.eval()
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Compute the features of pictures that all have the same size.
-
-        Args:
-            pictures: (B, 3, H, W) uint8, RGB.
-
-        Returns:
-            (B, N, F), best box first.
-
-        Raises:
-            ValueError: another shape or type.
-        """
+        """Compute the features of pictures (B, 3, H, W) of one size: (B, N, F), best box first."""
         height, width = pictures.shape[-2:]
         return self.look(pictures, torch.tensor([[height, width, height, width]] * len(pictures)))[0]
 
     def look(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute the features of pictures, and their boxes in pixels of the files: see `Backbone.look`.
-
-        Raises:
-            ValueError: another shape or type.
-        """
+        """Compute the features of pictures, and their boxes in pixels of the files: see `Backbone.look`."""
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
             raise ValueError(
                 f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants uint8 (B, 3, H, W)"

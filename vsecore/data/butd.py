@@ -129,11 +129,7 @@ def import_regions(
 
 
 def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Sequence[_Picture]) -> None:
-    """Write some rows of a split, and finish it.
-
-    Raises:
-        ValueError: a picture is not like the first one.
-    """
+    """Write some rows of a split, and finish it; refuse a picture that is not like the first one."""
     settings, rows = extraction.settings, extraction.rows(name)
     try:
         for number, row in enumerate(files.progress(missing.tolist(), desc=name, unit="picture"), start=1):
@@ -160,13 +156,7 @@ def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Seq
 def _find(
     paths: list[Path], boxes: Path | None, folder: Path, places: Mapping[str, _Place | None]
 ) -> dict[_Place, _Picture]:
-    """Look up each picture in files or folders of features.
-
-    Raises:
-        FileNotFoundError: one is missing.
-        ValueError: they are of both kinds, or one is the folder to write to, or files are given with boxes;
-            a file is damaged, or a picture has two files.
-    """
+    """Look up each picture in files or folders of features."""
     for path in paths:
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
@@ -218,11 +208,7 @@ def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> d
 
 
 def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes, bytes]:
-    """Return a line's picture, number of regions, and encoded boxes and features.
-
-    Raises:
-        ValueError: it is damaged.
-    """
+    """Return a line's picture, number of regions, and encoded boxes and features."""
     fields = line.rstrip(b"\r\n").split(b"\t")
     with _damage_named(where):
         if len(fields) not in _COLUMNS:
@@ -300,10 +286,6 @@ def _read_splits(captions: Path) -> tuple[dict[str, CaptionSplit], dict[str, _Pl
 
     Returns:
         The splits, whose `files` are only names; and the places, None for a name that two pictures have.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: a split is missing.
     """
     if not captions.is_file():
         raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
@@ -331,11 +313,7 @@ def _names_of(entry: Entry) -> set[str]:
 
 
 def _place_of(name: str, places: Mapping[str, _Place | None], where: str) -> _Place | None:
-    """Return the place of a picture; None: it is in no split.
-
-    Raises:
-        ValueError: two pictures have this name.
-    """
+    """Return the place of a picture; None: it is in no split. A name of two pictures is refused."""
     known_as = name if name in places else name.lstrip("0")
     if known_as in places and places[known_as] is None:
         raise ValueError(f"{where}: two pictures are called {short(name)}: use the names of their files")
@@ -343,11 +321,7 @@ def _place_of(name: str, places: Mapping[str, _Place | None], where: str) -> _Pl
 
 
 def _listed(folders: Sequence[Path], places: Mapping[str, _Place | None]) -> dict[_Place, Path]:
-    """Find the file of each picture.
-
-    Raises:
-        ValueError: a picture has two files.
-    """
+    """Find the file of each picture; refuse two of one picture."""
     found: dict[_Place, Path] = {}
     for path in (path for folder in folders for path in sorted(folder.iterdir())):
         if path.suffix in (".npy", ".npz") and path.is_file():

@@ -102,9 +102,7 @@ def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes.
 
     Raises:
-        _Dropped: it did not end with a whole file.
-        ValueError: it is another kind of file.
-        OSError: the server has no such file, or the disk is too small.
+        _Dropped: it did not end with a whole file, but another attempt may.
     """
     known: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError, TypeError):

@@ -104,17 +104,7 @@ class Settings:
 
 
 def find_damage(folder: Path) -> dict[str, str]:
-    """Compare the rows of a finished extraction with their digests.
-
-    Args:
-        folder: written by `extract`.
-
-    Returns:
-        For each split that is damaged, by its name, a sentence.
-
-    Raises:
-        ValueError: its `meta.json` or `checksums.json` is damaged.
-    """
+    """Compare the rows of a finished extraction with their digests: for each damaged split, a sentence."""
     settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
     problems: dict[str, str] = {}
     for name in settings.pictures:
@@ -216,11 +206,7 @@ class Extraction:
         }
 
     def _missing(self) -> dict[str, np.ndarray]:
-        """Return which rows of each split must be made, (n,) bool.
-
-        Raises:
-            ValueError: what is there was made with other settings, or by another program.
-        """
+        """Return which rows of each split must be made, (n,) bool; refuse other features."""
         before = read_settings(self.folder)
         if before is None:
             for name in self.caption_splits:

@@ -54,9 +54,7 @@ class FeatureRows:
     def missing(self, sizes: np.ndarray, digests: Mapping[str, list[str]]) -> np.ndarray:
         """Return which rows must be made, (n,) bool.
 
-        Args:
-            sizes: (n,) the bytes of the file that each row is made from, each at least 1.
-            digests: what `checksums.json` says of a finished folder.
+        `sizes` are those of the files that rows are made from, and `digests` what `checksums.json` says.
         """
         if not all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays):
             return np.ones(self.count, bool)
@@ -123,9 +121,6 @@ class FeatureRows:
             start: the index of the first of these rows.
             arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
             sizes: (m,) the bytes of the file that each was made from.
-
-        Raises:
-            OSError: they cannot be written.
         """
         for path, rows in zip(self._arrays, arrays, strict=True):
             _overwrite(_hidden(path), start, self.count, rows)

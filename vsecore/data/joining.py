@@ -71,11 +71,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
 
 
 def mean_elements(split: Split) -> np.ndarray:
-    """Return the mean of each picture's real elements, (n, F) float32.
-
-    Raises:
-        ValueError: the pictures are pixels.
-    """
+    """Return the mean of each picture's real elements, (n, F) float32; pixels are refused."""
     if split.has_pixels:
         raise ValueError(f"split {split.name!r} holds pixels: wanted features (pictures, elements, width)")
     means = np.empty((len(split), split.pictures.shape[2]), np.float32)

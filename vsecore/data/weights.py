@@ -74,11 +74,7 @@ def refuse_other_network(path: Path, name: str) -> None:
     """Refuse weights that are known to be those of another network of timm with the same tensors.
 
     `KNOWN_WEIGHTS` knows some by their numbers. A file that timm published before there was a hub is known by
-    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth").
-
-    Args:
-        path: a file that `fill` has accepted.
-        name: the network that it is to fill.
+    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth"). `fill` has accepted it.
     """
     import timm
 
