@@ -22,6 +22,7 @@ CLAIM = {
     "against": "without AdOpt",
     "statement": "AdOpt helps",
     "refuted_by": "equal sums",
+    "photographs": True,
 }
 
 

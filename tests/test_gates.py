@@ -389,6 +389,8 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
     for field in ("statement", "place", "refuted_by"):
         assert all(getattr(claim, field).strip() for claim in held)
     assert len({(claim.statement, claim.experiment) for claim in held}) == len(held)
+    questions = [claim for claim in held if claim.kind == "our question"]
+    assert len(questions) <= 12 and len(claims(data="flickr8k")) <= 16 and claims(data="scenes") == held
     compared = {(one.experiment, one.system, one.against, one.when, one.about, one.kind) for one in held}
     assert len(compared) == len(held)
     checked = 0
@@ -396,7 +398,7 @@ def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():
         assert claim.system != claim.against
         printed = printed_sums(EXPERIMENTS[claim.experiment], claim.about)
         if claim.kind != "our question" and {claim.system, claim.against} <= printed.keys():
-            margin = gates.MARGIN * printed[claim.against] if claim.kind == "no worse" else 0.0
+            margin = 0.0 if claim.kind == "better" else gates.MARGIN * printed[claim.against]
             if claim.statement == "a latent target as a second loss does not help":
                 margin += 0.1  # LTD's table 1 has 3.3 more with it, a hair above our margin: its text says no
             assert printed[claim.system] > printed[claim.against] - margin, claim.statement

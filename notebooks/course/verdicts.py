@@ -117,20 +117,27 @@ WORKS = {
 """The papers that have a page, by key."""
 
 
-def is_judged(outcome: Outcome) -> bool:
-    """Whether all gates of a claim were open."""
-    return outcome.judgement not in ("too small to say", "not tried")
+def side_by_side(outcomes: Mapping[str, Sequence[Outcome]]) -> list[tuple[Outcome, Outcome | None]]:
+    """Return each claim's outcomes on the scenes and on Flickr8k; None: it is not tried there."""
+    photographs = {one.claim: one for one in outcomes["flickr8k"]}
+    return [(one, photographs.get(one.claim)) for one in outcomes["scenes"]]
+
+
+def is_judged(outcome: Outcome | None) -> bool:
+    """Whether a claim is tried, and all its gates were open."""
+    return outcome is not None and outcome.judgement not in ("too small to say", "not tried")
 
 
 def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Return all claims of a paper in one table, without their words, which opens at a click on its title."""
     rows = [
         [
-            f"{one[0].claim.statement}{'' if one[0].claim.words else '?'}<br>*{one[0].claim.place}*",
-            printed(one[0].claim),
-            *map(ours, one),
+            f"{one.claim.statement}{'' if one.claim.words else '?'}<br>*{one.claim.place}*",
+            printed(one.claim),
+            ours(one),
+            ours(other),
         ]
-        for one in zip(*(outcomes[data] for data in DATA), strict=True)
+        for one, other in side_by_side(outcomes)
     ]
     body = table(["claim, or our question", "the paper", *DATA.values()], rows)
     return f"<details>\n<summary>{html.escape(title)}</summary>\n\n{body}\n\n</details>"
@@ -142,8 +149,10 @@ def printed(claim: Claim) -> str:
     return "–" if printed is None else f"{signed(printed[0])} ({printed[1]})"
 
 
-def ours(outcome: Outcome) -> str:
-    """Return the verdict and the differences that it rests on."""
+def ours(outcome: Outcome | None) -> str:
+    """Return the verdict and the differences that it rests on; a dash if the claim is not tried."""
+    if outcome is None:
+        return "–"
     lines = [f"**{outcome.in_words}**"]
     for measure, values in outcome.differences.items():
         if values:

@@ -606,8 +606,8 @@ every = [
 ]
 answered = [one for one in every if one.judgement not in ("not tried", "too small to say")]
 Markdown(
-    f"Each of {len(every) // len(DATA)} claims and questions is asked on {' and on '.join(DATA.values())}. Of these {len(every)}, "
-    f"{len(answered)} have an answer."
+    f"Each of {len(experiments.claims())} claims and questions is tried on drawn scenes, and {len(experiments.claims(data='flickr8k'))} central ones on Flickr8k "
+    f"too. Of these {len(every)}, {len(answered)} have an answer."
 )
 
 # %% [markdown]

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict
 
 from vsecore.experiments.catalogue import get_experiment, read_asset
+from vsecore.experiments.scales import WORLDS
 from vsecore.paths import assets
 
 CLAIMS = assets() / "claims.yml"
@@ -115,8 +116,12 @@ class Claim:
                 )
 
 
-def claims(work: str = "") -> list[Claim]:
-    """Read the claims in `assets/claims.yml`, of one paper or of all.
+def claims(work: str = "", data: str = "") -> list[Claim]:
+    """Read the claims in `assets/claims.yml`.
+
+    Args:
+        work: only those of this paper; "": of all.
+        data: only those that are tried on this data; "": all.
 
     Raises:
         ValueError: an entry lacks a field, has an unknown one, or cannot be tested, see `Claim.check`.
@@ -124,7 +129,8 @@ def claims(work: str = "") -> list[Claim]:
     found: list[Claim] = read_asset(CLAIMS, list[Claim])
     for claim in found:
         claim.check()
-    return [claim for claim in found if work in ("", claim.work)]
+    everywhere = data == "" or data in WORLDS
+    return [one for one in found if work in ("", one.work) and (everywhere or one.photographs)]
 
 
 @dataclass(frozen=True)

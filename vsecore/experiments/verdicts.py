@@ -67,14 +67,14 @@ def outcomes(
         folder: the folder of records.
     """
     by_experiment: dict[str, list[Claim]] = defaultdict(list)
-    for claim in claims(work):
+    for claim in claims(work, data):
         if experiment in ("", claim.experiment):
             by_experiment[claim.experiment].append(claim)
     found = []
     for name, several in by_experiment.items():
         of_arms = studied(name, data, features, folder=folder)
         compared = [_Comparison.of(claim, of_arms, data) for claim in several]
-        family = [claim for claim in claims() if claim.experiment == name]
+        family = [claim for claim in claims(data=data) if claim.experiment == name]
         verdicts = _by_measure([one for one in compared if one.shut == []], family, data)
         found += [_outcome(one, verdicts[one.claim], data) for one in compared]
     return found

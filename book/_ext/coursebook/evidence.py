@@ -15,7 +15,7 @@ from jinja2 import Template
 
 from course import dots
 from course.plots import house_style
-from course.verdicts import DATA, WORKS, is_judged, ours, printed
+from course.verdicts import DATA, WORKS, is_judged, ours, printed, side_by_side
 from course.wording import counted, mean, seeds, table
 from vsecore import records
 from vsecore.experiments import (
@@ -170,7 +170,7 @@ def _asked(name: str, found: Findings, figures: Path) -> str:
         return ""
     judged = [
         one
-        for one in zip(*(found.outcomes[data] for data in DATA), strict=True)
+        for one in side_by_side(found.outcomes)
         if one[0].claim.experiment == name and any(map(is_judged, one))
     ]
     if judged:
@@ -181,7 +181,7 @@ def _asked(name: str, found: Findings, figures: Path) -> str:
     return "\n\n".join([f"## {experiment.question}", f"{experiment.source}.", *lines])
 
 
-def _claims_table(judged: Sequence[Sequence[Outcome]]) -> str:
+def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
     """Return claims, each with the paper's words, its difference, and ours on each data that has one."""
     seen = [place for place, _ in enumerate(DATA) if any(is_judged(one[place]) for one in judged)]
     rows, quoted = [], ("", "")
