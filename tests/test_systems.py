@@ -7,7 +7,7 @@ from matplotlib.patches import Rectangle
 
 from course import systems, tally
 from course.verdicts import DATA, in_short
-from coursebook.evidence import counted
+from coursebook.evidence import verdict_counts
 from studies import ridge, study
 from vsecore import records
 from vsecore.experiments import claims, missing, outcomes, side_by_side, studied
@@ -117,7 +117,7 @@ def test_every_claim_has_a_row_in_the_ledger_with_its_verdicts(tmp_path):
         assert any(f"{claim.statement}{'' if claim.words else '?'}<br>*{claim.place}*" in row for row in rows)
     (row,) = [row for row in rows if row.startswith("| AdOpt helps")]
     assert "rsum +20.5" in row and row.count("5 seeds") == 1 and "not tried" in row
-    told = counted(found)
+    told = verdict_counts(found)
     assert f"| not tried | {sum(one.judgement == 'not tried' for one in found['scenes'])} |" in told
 
 
