@@ -145,8 +145,7 @@ def _begin(address: str, part: Path, headers: http.client.HTTPMessage) -> dict[s
     etag, length = headers["ETag"], headers["Content-Length"]
     comparable = headers["Last-Modified"] if not etag or etag.startswith("W/") else etag
     known = {"address": address, "version": comparable, "total": int(length) if length else None}
-    with files.write_atomically(_note(part), "w") as file:
-        json.dump(known, file)
+    _note(part).write_text(json.dumps(known), "utf-8")  # half of it would be as good as none
     return known
 
 
