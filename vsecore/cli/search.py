@@ -114,8 +114,9 @@ def search_tune(
 
     refuse_to_overwrite(out, resume)
     stopping.advise(lambda: "continue with --resume")
-    options = {"epochs": epochs, "learning_rate": learning_rate, "seed": seed, "resume": resume}
-    tune(Index.load(index).engine, read_captions(captions, pictures), out, **options, tell=typer.echo)
+    splits = read_captions(captions, pictures)
+    options: dict[str, Any] = {"epochs": epochs, "learning_rate": learning_rate, "resume": resume}
+    tune(Index.load(index).engine, splits, out, **options, seed=seed, tell=typer.echo)
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 

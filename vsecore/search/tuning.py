@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -136,7 +137,7 @@ def tune(
             refuse_collapse(event.model, some, tokenizer)
             tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
 
-    options = {"folder": folder, "resume": resume, "seed": seed, "callback": after_epoch}
+    options: dict[str, Any] = {"folder": folder, "resume": resume, "seed": seed, "callback": after_epoch}
     run = fit(recipe, data, tokenizer=tokenizer, weights=weights, **options)
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
@@ -170,7 +171,10 @@ def check_overfit(
     own, captions = train.owner[chosen], [train.captions[row] for row in chosen]
     names = [train.picture_ids[picture] for picture in own]
     pairs = Split("train", np.asarray(train.pictures[own]), captions, np.arange(len(chosen)), names)
-    settings = {"batches": "pairs", "batch_size": min(recipe.training.batch_size, len(chosen))}
+    settings: dict[str, Any] = {
+        "batches": "pairs",
+        "batch_size": min(recipe.training.batch_size, len(chosen)),
+    }
     settings |= {"epochs": epochs, "warmup_steps": 0, "schedule": "constant", "snapshots": 0}
     plain = replace(
         recipe,
@@ -237,11 +241,11 @@ def _dataset(engine: Engine, splits: dict[str, CaptionSplit]) -> Dataset:
     if engine.backbone is None:
         assert engine.model.view is not None  # refused by the engine
         return from_files(splits, engine.model.view)
-    made = (
+    train, dev, test = (
         Split(name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
         for name, one in ((name, splits[name]) for name in SPLITS)
     )
-    return Dataset(splits["train"].dataset, *made, engine.backbone.kind)
+    return Dataset(splits["train"].dataset, train, dev, test, engine.backbone.kind)
 
 
 def _read_lines(path: Path, root: Path) -> tuple[dict[Path, list[str]], dict[Path, str]]:
