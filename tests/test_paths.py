@@ -15,6 +15,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of packages with ours in it, as pip leaves it, in place of this checkout."""
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "vsecore")
+    (tmp_path / "vsecore" / "_assets").mkdir(parents=True)
     return tmp_path
 
 

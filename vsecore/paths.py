@@ -10,7 +10,7 @@ ROOT = PACKAGE.parent
 
 def is_checkout() -> bool:
     """Whether the package runs from a checkout of the repository rather than from an installation."""
-    return (ROOT / "pyproject.toml").is_file()
+    return not (PACKAGE / "_assets").is_dir()  # which a wheel has
 
 
 def can_be_written(folder: Path) -> bool:

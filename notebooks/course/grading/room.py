@@ -39,7 +39,6 @@ def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, s
     work, settings, checkout = scratch / "work", scratch / "settings", scratch / "checkout"
     for folder in (work, settings, checkout):
         folder.mkdir(parents=True)
-    (checkout / "pyproject.toml").touch()  # what `paths.is_checkout` looks for
     shutil.copytree(PACKAGE, checkout / "vsecore", ignore=shutil.ignore_patterns("_assets"))
     course = checkout / "notebooks" / "course"
     shutil.copytree(COURSE, course, ignore=shutil.ignore_patterns("grading", "checks"))
