@@ -152,14 +152,16 @@ def test_a_link_to_a_notebook_that_was_not_handed_out_is_words(tmp_path: Path) -
 # ---------------------------------------------------------------- after a restart
 
 RUN_EACH = """
-import json, sys
+import gc, json, sys
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+import course.checks
 
+gc.freeze()  # a reset collects garbage, which would take longer than the cells
 shell = InteractiveShell.instance()
 found = []
 for source in json.load(sys.stdin):
-    shell.reset()
+    shell.reset(new_session=False)
     shell.custom_exceptions = ()
     sys.modules.pop("course.checks", None)  # so that the cell imports it for the first time
     with capture_output() as said:
