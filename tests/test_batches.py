@@ -123,25 +123,25 @@ def slow_epoch(split: Split, vocabulary: Vocabulary, size: int, mode: str, world
 
 
 def slow_words(caption: int, split: Split, vocabulary: Vocabulary, drop: float) -> list[int]:
-    """A caption's tokens: with luck below half of `drop` a word is hidden, below `drop` it is left out."""
+    """A caption's tokens: with a draw below half of `drop` a word is hidden, below `drop` it is left out."""
     tokens = vocabulary.encode([split.captions[caption]])[0][0].tolist()
-    luck = noise(5, 2, "words", np.array([caption]), len(tokens))[0]
+    draws = noise(5, 2, "words", np.array([caption]), len(tokens))[0]
     places = range(1, len(tokens) - 1)
-    luckiest = max(places, key=lambda place: luck[place])
+    highest = max(places, key=lambda place: draws[place])
     kept = []
     for place, token in enumerate(tokens):
-        if place not in places or place == luckiest or luck[place] >= drop:
+        if place not in places or place == highest or draws[place] >= drop:
             kept.append(token)
-        elif luck[place] < drop / 2:
+        elif draws[place] < drop / 2:
             kept.append(vocabulary.unknown)
     return kept
 
 
 def slow_mask(picture: int, drawn_by: int, split: Split, drop: float) -> list[bool]:
-    luck = noise(5, 2, "elements", np.array([drawn_by]), 7)[0]
+    draws = noise(5, 2, "elements", np.array([drawn_by]), 7)[0]
     real = range(7 if split.picture_counts is None else split.picture_counts[picture])
-    luckiest = max(real, key=lambda place: luck[place])
-    return [place in real and (luck[place] >= drop or place == luckiest) for place in range(7)]
+    highest = max(real, key=lambda place: draws[place])
+    return [place in real and (draws[place] >= drop or place == highest) for place in range(7)]
 
 
 @pytest.mark.parametrize("mode", ["pairs", "pictures"])
@@ -278,8 +278,8 @@ def test_captions_may_come_tokenised(vocabulary) -> None:
 def slow_draw(negatives: OfflineNegatives, split: Split, caption: int, epoch: int) -> tuple[int, int, bool]:
     """The two captions that a pair draws, and whether all ten draws belonged together."""
     texts, pictures = negatives.texts[split.owner[caption]], negatives.pictures[caption]
-    luck = (noise(0, epoch, f"offline {name}", np.array([caption]), 10)[0] for name in ("texts", "pictures"))
-    for first, second in zip(*luck, strict=True):
+    draws = (noise(0, epoch, f"offline {name}", np.array([caption]), 10)[0] for name in ("texts", "pictures"))
+    for first, second in zip(*draws, strict=True):
         text, picture = texts[int(first * len(texts))], pictures[int(second * len(pictures))]
         if together := split.owner[text] == picture:
             continue

@@ -93,13 +93,13 @@ def test_cuts_keep_their_share_and_their_ratio():
     picture, dice = Image.fromarray(stamped), np.random.default_rng(0)
     view = View(64, 64, smallest_crop=0.25, flip=False)
     shares, turned = [], 0
-    for luck in dice.random((200, 5)):
-        rows, columns, _ = view.varied(picture, luck).astype(float)
+    for draws in dice.random((200, 5)):
+        rows, columns, _ = view.varied(picture, draws).astype(float)
         high, wide = (np.ptp(rows) + 1) / 200, 2 * (np.ptp(columns) + 1) / 300
         shares.append(high * wide)
-        mirrored = View(64, 64, smallest_crop=0.25).varied(picture, luck)
-        assert (luck[4] < 0.5) == (not np.array_equal(mirrored[1], columns))
-        turned += luck[4] < 0.5
+        mirrored = View(64, 64, smallest_crop=0.25).varied(picture, draws)
+        assert (draws[4] < 0.5) == (not np.array_equal(mirrored[1], columns))
+        turned += draws[4] < 0.5
     assert 0.2 < min(shares) < 0.35 and 0.8 < max(shares) <= 1.1 and 70 < turned < 130
 
 

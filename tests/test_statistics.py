@@ -25,13 +25,13 @@ def test_the_doubts_are_those_of_students_t(values, margin):
     assert (found.mean, found.margin) == (pytest.approx(statistics.mean(values)), margin)
     assert found.equal == pytest.approx(2 * min(above(values, 0), above(other, 0)))
     assert (found.worse, found.not_worse) == pytest.approx((above(values, -margin), above(other, margin)))
-    assert found.far == pytest.approx(max(above(values, -margin), above(other, -margin)))
+    assert found.beyond == pytest.approx(max(above(values, -margin), above(other, -margin)))
 
 
 def test_without_a_spread_there_is_no_doubt():
-    assert doubts([0.0, 0.0, 0.0], 1.0) == Doubts(0.0, 1.0, equal=1, far=0, worse=0, not_worse=1)
-    assert doubts([-1.0, -1.0], 0.5) == Doubts(-1.0, 0.5, equal=0, far=1, worse=1, not_worse=0)
-    assert doubts([0.5, 0.5], 0.5).far == 1
+    assert doubts([0.0, 0.0, 0.0], 1.0) == Doubts(0.0, 1.0, equal=1, beyond=0, worse=0, not_worse=1)
+    assert doubts([-1.0, -1.0], 0.5) == Doubts(-1.0, 0.5, equal=0, beyond=1, worse=1, not_worse=0)
+    assert doubts([0.5, 0.5], 0.5).beyond == 1
     for too_few in ([], [1.0]):
         with pytest.raises(ValueError, match="differences"):
             doubts(too_few, 1.0)
@@ -84,14 +84,14 @@ def test_a_verdict_by_one_measure(differences, kind, verdict):
 def test_a_doubt_of_one_in_twenty_decides(kind):
     def said(**changed):
         return judge(
-            Doubts(5.0, 3.0, **{"equal": 1.0, "far": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
+            Doubts(5.0, 3.0, **{"equal": 1.0, "beyond": 1.0, "worse": 1.0, "not_worse": 1.0} | changed), kind
         )
 
     assert said() == "undecided"
     for doubt, verdict in (
         [("worse", "reproduced"), ("not_worse", "contradicted")]
         if kind == "no worse"
-        else [("equal", "reproduced"), ("far", "no difference")]
+        else [("equal", "reproduced"), ("beyond", "no difference")]
     ):
         assert said(**{doubt: 0.049}) == verdict and said(**{doubt: 0.051}) == "undecided"
 

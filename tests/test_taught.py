@@ -612,7 +612,7 @@ def two_p_values() -> None:
     for differences in JUDGED:
         theirs = doubts(differences, 1.5)
         mine = taught("17")["p_values"](differences, 1.5)
-        assert mine == pytest.approx((theirs.equal, theirs.far))
+        assert mine == pytest.approx((theirs.equal, theirs.beyond))
 
 
 def holms_correction() -> None:
@@ -625,7 +625,7 @@ def holms_correction() -> None:
 def verdicts_of_one_measure() -> None:
     for differences in JUDGED:
         left = doubts(differences, 1.5)
-        mine = taught("17")["verdict"](left.mean, 1.5, left.equal, left.far)
+        mine = taught("17")["verdict"](left.mean, 1.5, left.equal, left.beyond)
         assert mine == judge(left, "better")
 
 

@@ -12,7 +12,7 @@ COPIES = 4
 
 
 def check_room(what: str, weights: int) -> None:
-    """Refuse a model whose weights alone, so many numbers, need more memory than this machine has."""
+    """Refuse a model if this many weights alone need more memory than the machine has."""
     memory = psutil.virtual_memory().total
     if weights * 4 > memory:  # bytes in float32
         raise ValueError(

@@ -124,7 +124,7 @@ def member(run: Run) -> dict[str, Any]:
 def record_ensemble(
     members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
 ) -> Record:
-    """Make the record of an ensemble: of what `member` returns for each, evaluated on a split.
+    """Make the record of an ensemble, evaluated on a split; `members` holds what `member` returns for each.
 
     Its data's name and its seed are those of its first member; `seconds` are those of all trainings.
     """

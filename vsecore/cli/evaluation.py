@@ -238,8 +238,8 @@ def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: boo
     if split != "testall" and dataset.fingerprint() != trained.data["fingerprint"]:
         unsure = "" in (dataset.network, trained.data.get("network", ""))
         doubt = "; unless the same network made both features, these numbers mean nothing" if unsure else ""
-        told = f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}{doubt}"
-        typer.echo(told, err=True)
+        note = f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}{doubt}"
+        typer.echo(note, err=True)
     if len(trained.history) < recipe.training.epochs:
         done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)

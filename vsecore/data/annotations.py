@@ -52,7 +52,7 @@ def _file_name(name: str) -> str:
 
 
 def _on_one_line(caption: str) -> str:
-    """Return a caption without breaks, of which some of COCO's contain one."""
+    """Return a caption without line breaks; some of COCO's captions contain one."""
     if len(caption) > LONGEST_CAPTION:
         raise ValueError(f"at most {LONGEST_CAPTION} characters")
     return " ".join(caption.replace("\ufeff", " ").split())
@@ -128,7 +128,7 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
             numbers if len(numbers) == len(first) else None,
         )
         entries.append(entry)
-        # Two pictures with one `imgid`: entries were mixed up, and any caption may be wrong.
+        # If two pictures have one `imgid`, entries were mixed up, and any caption may be wrong.
         for kind, name in (("file", file), ("identity", entry.identity), ("imgid", image.imgid)):
             before = entry if name is None else seen.setdefault((kind, name), entry)
             if before is not entry:

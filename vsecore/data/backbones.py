@@ -31,8 +31,8 @@ class Backbone(nn.Module):
         network: from normalised pictures to a map (B, F, h, w) or to elements (B, N, F).
         normalise: from uint8 to what the network was trained on.
         picture_size: the side of a picture, in pixels.
-        kind: "grid" if the network makes a map, "patch" if it makes tokens; None: by the shape of what it
-            makes.
+        kind: "grid" if the network makes a map, "patch" if it makes tokens; None: decided by the
+            shape of its output.
 
     Attributes:
         kind: "grid", "patch", or "region" if it finds boxes.
@@ -97,7 +97,7 @@ class Backbone(nn.Module):
 
 
 class MirroredBackbone(Backbone):
-    """A network of a grid or of patches that sees each picture twice, as it is and in a mirror.
+    """A grid or patch network that sees each picture twice, as it is and mirrored.
 
     A dog that runs to the left is the same dog, but the network's features of it differ a little. A pool
     over all elements sees both.

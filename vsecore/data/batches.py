@@ -68,7 +68,7 @@ class Batch:
         return replace(self, **changed)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Move the batch to a device, where numbers of half precision become float32.
+        """Move the batch to a device, and only there turn half precision into float32.
 
         So half as many bytes are copied, and from pinned memory the copy does not wait.
         """
@@ -265,7 +265,7 @@ class Loader(DataLoader[Batch]):
     sampler: "_Order"
 
     def of_epoch(self, epoch: int, start: int = 0) -> "Loader":
-        """Turn to an epoch, of which `start` batches are skipped: a ValueError if it has fewer."""
+        """Go to an epoch and skip its first `start` batches; a ValueError if it has fewer."""
         if not 0 <= start <= self.sampler.batches:
             raise ValueError(f"start is {start}: the epoch has {self.sampler.batches} batches")
         self.sampler.epoch, self.sampler.start = epoch, start
@@ -277,15 +277,15 @@ class _Order(Sampler[tuple[int, np.ndarray]]):
 
     epoch = start = 0
 
-    def __init__(self, of: Batches) -> None:
-        self.of, self.batches = of, of.count // of.batch_size
+    def __init__(self, source: Batches) -> None:
+        self.source, self.batches = source, source.count // source.batch_size
 
     def __len__(self) -> int:
         return self.batches - self.start
 
     def __iter__(self) -> Iterator[tuple[int, np.ndarray]]:
-        size = self.of.batch_size
-        order = np.argsort(noise(self.of.seed, self.epoch, "order", np.arange(self.of.count)), kind="stable")
+        source, size = self.source, self.source.batch_size
+        order = np.argsort(noise(source.seed, self.epoch, "order", np.arange(source.count)), kind="stable")
         for batch in range(self.start, self.batches):
             yield self.epoch, order[batch * size : (batch + 1) * size]
 

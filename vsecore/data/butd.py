@@ -2,9 +2,9 @@
 
 Two formats are read. A TSV file has a line for each picture, with boxes and features as base64. A folder has
 a file for each picture: `.npy` with the features (N, F), or `.npz` with features and boxes. Pictures may have
-the same number of regions (36) or different ones (10 to 100). First it is only looked up where each picture
-is and how many regions it has. Then pictures are read one at a time, so collections may be larger than
-memory, and an import that was stopped goes on where it was.
+the same number of regions (36) or different ones (10 to 100). The import first looks up only where each
+picture is and how many regions it has. Then it reads the pictures one at a time, so collections may be larger
+than memory, and an import that was stopped continues where it stopped.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
@@ -103,7 +103,7 @@ def import_regions(
                 f"{', '.join(map(str, paths))}: name the other files or folders too"
             )
         pictures[name] = [found[name, row] for row in range(len(split.files))]
-    regions = {name: np.array([picture.regions for picture in some]) for name, some in pictures.items()}
+    regions = {name: np.array([picture.regions for picture in own]) for name, own in pictures.items()}
     same = len(np.unique(np.concatenate(list(regions.values())))) == 1
     first, first_boxes = pictures["train"][0].read()
     settings = Settings.of(
@@ -118,7 +118,7 @@ def import_regions(
         boxes=first_boxes is not None,
         counts_sha256={} if same else {n: lines_sha256(map(str, counts)) for n, counts in regions.items()},
     )
-    sizes = {name: np.array([picture.size for picture in some]) for name, some in pictures.items()}
+    sizes = {name: np.array([picture.size for picture in own]) for name, own in pictures.items()}
     extraction = Extraction(folder, settings, splits, sizes, splits, {} if same else regions)
     with extraction.opened() as missing:
         if missing is not None:
@@ -183,7 +183,7 @@ def _find(
 def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> dict[_Place, _Picture]:
     """Look up each picture in TSV files; of a picture with several lines, the first counts."""
     found: dict[_Place, _Picture] = {}
-    strange = 0
+    left_out = 0
     with files.progress(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True) as bar:
         for path in paths:
             with path.open("rb") as file:
@@ -199,11 +199,11 @@ def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> d
                         continue
                     known_as, regions, *_ = _fields_of(where, line)
                     place = _place_of(known_as, places, where)
-                    strange += place is None
+                    left_out += place is None
                     if place is not None and place not in found:
                         found[place] = _Picture(where, regions, 1, partial(_read_line, path, begin, where))
-    if strange:
-        print(f"{strange} lines of pictures that are in no split: left out", file=sys.stderr)
+    if left_out:
+        print(f"{left_out} lines of pictures that are in no split: left out", file=sys.stderr)
     return found
 
 
@@ -261,7 +261,7 @@ def _regions_in(path: Path) -> int:
 
 
 def _features_in(arrays: Container[str]) -> str:
-    """Return what the features in a `.npz` file are called."""
+    """Return the name of the features in a `.npz` file."""
     for name in FEATURES:
         if name in arrays:
             return name

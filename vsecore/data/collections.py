@@ -53,7 +53,7 @@ def get(
     names = [archive.name for archive in collection.archives]
     if unknown := set(only) - set(names):
         raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
-    archives = [one for one in collection.archives if not only or one.name in only]
+    archives = [archive for archive in collection.archives if not only or archive.name in only]
     steps = "\n".join(collection.by_hand).format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):

@@ -33,7 +33,7 @@ _NO_CONNECTION = (
     TimeoutError,
 )
 _LATER = {408, 416, 425, 429, 500, 502, 503, 504}
-"""What servers answer when the same request may succeed later, or one for the whole file (416)."""
+"""Status codes after which the same request may succeed later; after 416, one for the whole file."""
 
 
 class _Dropped(Exception):

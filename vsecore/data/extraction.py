@@ -63,7 +63,7 @@ def extract(
         workers: threads that decode; None: one for each core, at most 16.
         skip_unreadable: open every picture first, and leave out those that cannot be read, with their
             captions. stderr and `meta.json` name them. They stay out of this folder, even if their files are
-            mended later. An extraction that was begun with them goes on without them.
+            mended later. An extraction that was begun with them continues without them.
 
     Returns:
         The folder.

@@ -63,7 +63,7 @@ class Settings:
     def of(
         cls, caption_splits: CaptionSplits, unreadable: Mapping[str, list[str]] | None = None, **others: Any
     ) -> "Settings":
-        """Return the settings of features of some splits; `others` are those that their captions do not give.
+        """Return the settings for features of these splits; `others` are those that the captions do not give.
 
         Raises:
             ValueError: the type is unknown, or a picture has other than five captions: only a caption's line
@@ -93,9 +93,9 @@ class Settings:
         )
 
     def as_json(self) -> str:
-        """Return the settings as text, without those that are empty or not so."""
-        said = {name: value for name, value in asdict(self).items() if value not in ({}, False)}
-        return json.dumps(said, indent=1)
+        """Return the settings as text, without those that are empty or False."""
+        kept = {name: value for name, value in asdict(self).items() if value not in ({}, False)}
+        return json.dumps(kept, indent=1)
 
     def rows(self, folder: Path, name: str) -> FeatureRows:
         """Return the rows of one split."""
@@ -104,7 +104,7 @@ class Settings:
 
 
 def find_damage(folder: Path) -> dict[str, str]:
-    """Compare the rows of a finished extraction with their digests: for each damaged split, a sentence."""
+    """Return a sentence for each split of a finished extraction whose rows do not match their digests."""
     settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
     problems: dict[str, str] = {}
     for name in settings.pictures:
@@ -116,7 +116,7 @@ def find_damage(folder: Path) -> dict[str, str]:
 
 
 def _read_digests(folder: Path) -> dict[str, list[str]]:
-    """Return the digests of a finished folder's files; {}: it has none, as those of other programs."""
+    """Return the digests of a finished folder's files; {} for folders of other programs, which have none."""
     path = folder / CHECKSUMS
     digests: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
     return digests
@@ -143,19 +143,19 @@ class Extraction:
     caption_splits: CaptionSplits
     """Without the pictures that are left out."""
     sizes: Mapping[str, np.ndarray]
-    """For each split (n,) the bytes of the file that each row is made from, each at least 1."""
+    """For each split the size in bytes of the file that each row is made from, (n,), at least 1."""
     all_splits: CaptionSplits
     """With the pictures that are left out."""
     counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """For each split (n,) how many elements each picture has; empty: all have the same number."""
+    """For each split how many elements each picture has, (n,); empty: all have the same number."""
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[dict[str, np.ndarray] | None]:
         """Begin, or continue, and keep every other program out of the folder meanwhile.
 
         Yields:
-            For each split that is not whole the rows that must be made, (n,) bool; None: nothing is to be
-            done, not even by `finish`.
+            For each incomplete split, which rows must be made, (n,) bool; None: nothing is left to do, not
+            even for `finish`.
 
         Raises:
             ValueError: the folder holds other features, or something else where a file is to be written.
@@ -177,7 +177,7 @@ class Extraction:
             left.unlink()
         digests: dict[str, list[str]] = {}
         for name, split in self.caption_splits.items():
-            if split.caption_ids is None:  # those that were there are of other captions
+            if split.caption_ids is None:  # an old file would be about other captions
                 (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
             for path, text in self._texts(name).items():
                 self._write(path, text)
@@ -200,9 +200,9 @@ class Extraction:
             COUNTS: self.counts[name].tolist() if self.counts else None,
         }
         return {
-            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in some)
-            for kind, some in lines.items()
-            if some is not None
+            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in texts)
+            for kind, texts in lines.items()
+            if texts is not None
         }
 
     def _missing(self) -> dict[str, np.ndarray]:

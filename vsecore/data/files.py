@@ -115,18 +115,18 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
         BlockingIOError: another process has the lock, and `wait` is False.
     """
     lock = FileLock(folder / LOCK)
-    told = f"another process {doing} {folder}: "
+    message = f"another process {doing} {folder}: "
     try:
         lock.acquire(timeout=0)
     except Timeout:
         if not wait:
-            raise BlockingIOError(f"{told}wait until it has finished, or name another folder") from None
-        print(f"{told}waiting until it has finished", file=sys.stderr)
+            raise BlockingIOError(f"{message}wait until it has finished, or name another folder") from None
+        print(f"{message}waiting until it has finished", file=sys.stderr)
         lock.acquire()
     try:
         yield
     finally:
-        Path(lock.lock_file).unlink(missing_ok=True)  # before the release: who waits notices that it has gone
+        Path(lock.lock_file).unlink(missing_ok=True)  # before the release: a waiting process notices
         lock.release()
 
 
@@ -150,7 +150,8 @@ def installed_file(package: str, name: str, sha256: str) -> Path | None:
 def cache_folder(*parts: str) -> Path:
     """Return a folder, made if it is missing, for files that can be made again.
 
-    It lies in the user's cache, or in what VSECORE_CACHE names; `parts` are its names, outermost first.
+    It lies in the user's cache, or in the folder that VSECORE_CACHE names; `parts` are the folders in between
+    and its own name, outermost first.
     """
     root = os.environ.get("VSECORE_CACHE") or platformdirs.user_cache_dir("vsecore")
     folder = Path(root).expanduser().joinpath(*parts)

@@ -155,7 +155,7 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     found = _Collection.read(root, json_path)
     for mistake in found.mistakes():
         raise mistake
-    return {name: CaptionSplit.of(name, found.dataset, some) for name, some in found.splits.items()}
+    return {name: CaptionSplit.of(name, found.dataset, pictures) for name, pictures in found.splits.items()}
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
@@ -187,7 +187,9 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         report.lost += found.missing()
         report.lost += (f"{path.relative_to(found.root)}: cannot be read" for path in unreadable)
         known = {path.name for path in unreadable}
-        known |= {entry.file_name for some in found.splits.values() for entry, path in some if path is None}
+        known |= {
+            entry.file_name for pictures in found.splits.values() for entry, path in pictures if path is None
+        }
         changed = [(name, what) for name, what in losses(found.root) if Path(name).name not in known]
         report.lost += (f"{name}: {what}" for name, what in changed)
         if changed:

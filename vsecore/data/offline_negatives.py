@@ -8,7 +8,7 @@ from vsecore.data.noise import noise
 from vsecore.data.splits import Split
 
 TRIES = 10
-"""How often a hard caption and a hard picture are drawn until they do not belong together."""
+"""How many times a hard caption and a hard picture are drawn to find two that do not belong together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +55,8 @@ def draw_offline(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw two captions for each pair of a batch: a hard caption, and a caption of a hard picture.
 
-    If the two belong together they are drawn again, up to ten times. Where they still do, one of the other
-    pictures in the caption's list is taken; a list of one picture may leave no choice.
+    If the two belong together, they are drawn again, up to ten times in all. If they still do, the picture is
+    replaced by another one of the caption's list; a list of one picture may leave no choice.
 
     Args:
         negatives: what to draw from.

@@ -45,12 +45,12 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Shape:
-    """How many pictures each split of a collection has, and what each picture is given as."""
+    """How many pictures each split of a collection has, and of what kind and size their features are."""
 
     pictures: Mapping[str, int]
     kind: FeatureKind
     elements: int
-    """N of a picture."""
+    """N, how many a picture has."""
     feature_dim: int
     """F, the width of an element."""
 

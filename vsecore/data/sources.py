@@ -1,7 +1,7 @@
 """Where the photograph collections are published: their addresses, and what must be asked for in a form.
 
-All addresses of data stand here. No publisher gives a digest: the first download writes one into a receipt
-(see `vsecore.data.collections`), and every later one is checked against that.
+All addresses of data stand here. We know of no digests from the publishers, so the first download writes one
+into a receipt (see `vsecore.data.collections`), and every later one is checked against it.
 """
 
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Collection:
 
 
 _KARPATHY = "https://cs.stanford.edu/people/karpathy/deepimagesent/caption_datasets.zip"
-"""The splits of all three (Karpathy and Fei-Fei 2015), of which one collection needs one file."""
+"""The splits of all three collections (Karpathy and Fei-Fei 2015); each needs one file of it."""
 _SPLITS = "captions and splits, tens of MB"
 _COCO = "http://images.cocodataset.org"
 COLLECTIONS: dict[str, Collection] = {

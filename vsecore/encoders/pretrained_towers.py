@@ -139,10 +139,10 @@ class CaptionTower(TextEncoder):
     """The half of a pretrained pair that reads captions: word pieces in, one vector a caption out.
 
     Args:
-        weights: of `PictureTower`, like the next; it raises as that does.
+        weights: as for `PictureTower`, with the same errors.
         dim: width D of the joint space.
         vocabulary_size: number of word pieces of the tokenizer.
-        architecture: of `PictureTower`.
+        architecture: as for `PictureTower`.
     """
 
     aligned = True

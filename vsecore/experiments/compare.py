@@ -24,16 +24,16 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Retrieved:
-    """What a run finds on a split."""
+    """A run's results on a split."""
 
     recipe: Recipe
     seed: int
     metrics: dict[str, float]
-    """As `evaluation.evaluate` gives them."""
+    """What `evaluation.evaluate` returns."""
     i2t: np.ndarray
-    """(Ni,), of each picture the rank of its best caption, counted from 0."""
+    """For each picture the rank of its best caption, counted from 0, (Ni,)."""
     t2i: np.ndarray
-    """(Nc,), of each caption the rank of its picture, counted from 0."""
+    """For each caption the rank of its picture, counted from 0, (Nc,)."""
 
     @classmethod
     def of(cls, run: Run, split: Split) -> Retrieved:
@@ -48,7 +48,7 @@ class Systems:
     """The runs of some systems on one split; runs of the same recipe are seeds of one system."""
 
     runs: dict[str, list[Retrieved]]
-    """Of each system by its name: that of its recipe, with the hash where two share it."""
+    """By the system's name: that of its recipe, followed by the hash where two share a name."""
     split: Split
 
     @classmethod
@@ -58,8 +58,8 @@ class Systems:
         """Score the runs in some folders.
 
         Args:
-            folders: of the runs.
-            open_data: opens the data with what a recipe reads.
+            folders: the runs' folders.
+            open_data: opens the data that a recipe reads.
             split: "dev" or "test".
 
         Raises:
@@ -100,7 +100,7 @@ class Systems:
         return markdown_table(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
 
     def differences(self) -> str:
-        """Return the difference in rsum of each system and the first as a Markdown table.
+        """Return the difference in rsum between each system and the first as a Markdown table.
 
         The runs are paired by seed. The interval over seeds is Student's, and says how much another training
         would change the mean. The interval over pictures comes from drawing the test pictures again, each
@@ -182,7 +182,7 @@ def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -
 
 
 def _hits(rank: np.ndarray) -> np.ndarray:
-    """Return of each query how many of the three recalls count it."""
+    """Return for each query how many of the three recalls count it."""
     return (rank[:, None] < np.array((1, 5, 10))).sum(1)
 
 

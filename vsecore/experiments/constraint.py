@@ -51,12 +51,14 @@ def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics that the constants of this module name, those that the losses have.
 
     Args:
-        steps: of a whole training, what `observe` saw and the "epoch" of each.
+        steps: for each step of a training, what `observe` returned, and its "epoch".
     """
     contrasts, decoded, multipliers = (
         list(by_epoch(steps, name).values()) for name in ("contrast", "reconstruction", "multiplier")
     )
-    contrast_means, decoded_means = ([statistics.mean(one) for one in each] for each in (contrasts, decoded))
+    contrast_means, decoded_means = (
+        [statistics.mean(losses) for losses in epochs] for epochs in (contrasts, decoded)
+    )
     overall = statistics.mean(value for values in contrasts for value in values)
     found = dict(zip(CONTRAST, (overall, contrast_means[-1]), strict=True))
     for begins, values in (

@@ -21,26 +21,26 @@ class Arm:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     variants: str = ""
-    """Of the experiment's recipe, in the form of `recipes.get`: "+gpo+max_violation"."""
+    """The variants of the recipe that it takes, in the form of `recipes.get`: "+gpo+max_violation"."""
     published: str = ""
     """Its name in `assets/published.json`; "": the paper has no number."""
     members: tuple[FeatureKind, ...] = ()
     """The features of an ensemble's systems, whose similarities are averaged. A kind that is repeated stands
     for the same system, trained again from another seed. Empty: one system, on the experiment's features."""
     best_of: tuple[str, ...] = ()
-    """Variants, of which the best on the development split is taken."""
+    """Alternative variants: the best of them on the development split is taken."""
     mean_of: tuple[str, ...] = ()
-    """Variants on the same features, an ensemble by mean similarity."""
+    """Variants on the same features, whose similarities are averaged: an ensemble."""
     recipe: str = ""
-    """Which recipe it varies; "": the experiment's."""
+    """The recipe that it varies; "": the experiment's."""
     mined_by: str = ""
     """The arm, one system, whose model of the same seed mines its offline negatives."""
     times_as_wide: int = 1
-    """Its joint space, as a multiple of that of the others."""
+    """The width of its joint space, as a multiple of that of the others."""
     only_false: bool = False
     """Mined negatives that are true of their anchor are left out: this needs a known truth."""
     on_cells: str = ""
-    """The variants where elements are the cells of a grid; "": the same as elsewhere."""
+    """The variants that it takes instead where elements are the cells of a grid; "": the same."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class System:
     """One system of an arm: the recipes that it may have, and what it is trained on."""
 
     recipes: tuple[str, ...]
-    """Names, as `recipes.get` reads them: one, or several of which the best on dev is taken."""
+    """Names, as `recipes.get` reads them. Of several, the best on the development split is taken."""
     features: FeatureKind
     again: int = 0
     """1, 2, ...: the same system, trained again from another seed."""
     times_as_wide: int = 1
-    """Its joint space, as a multiple of that of the other systems."""
+    """The width of its joint space, as a multiple of that of the other systems."""
     miner: Training | None = None
     """Its model, trained from the same seed, mines the offline negatives. One first round serves all arms
     that are compared, so that they differ in the second round alone."""
@@ -77,7 +77,7 @@ class System:
         return "" if self.miner is None else self.miner.digest + (" only false" if self.only_false else "")
 
     def digest(self, recipe: str) -> str:
-        """Return the digest of a training of it: its recipe's hash, or that of it and of its negatives."""
+        """Return the digest of a training: its recipe's hash, or a digest of that and of the negatives."""
         if self.miner is None:
             return recipe
         return hashlib.sha256(f"{recipe}\n{self.negatives}".encode()).hexdigest()[:12]
@@ -110,19 +110,19 @@ class Experiment:
     source: str
     """Where the paper asks this question."""
     recipe: str
-    """Which arms vary that name none of their own; "{features}" stands for the kind of features."""
+    """The recipe of all arms that do not name their own; "{features}" stands for the kind of features."""
     arms: dict[str, Arm]
-    """By the names that the paper gives them."""
+    """The systems, by the names that the paper gives them."""
     features: FeatureKind = "grid"
-    """Of its systems, where the data have several kinds; see `features_on`."""
+    """The features that its systems read, if the data have several kinds; see `features_on`."""
     pairs: bool = False
-    """Whether pictures that differ in one relation are told apart too, see `pairs`."""
+    """Whether it also measures if pictures that differ in one relation are told apart, see `pairs`."""
     probes: bool = False
-    """Whether more is asked than who is found: see `probe` and `graded`."""
+    """Whether it also measures more than recalls: see `probe` and `graded`."""
     follows_losses: bool = False
-    """Whether its losses and multipliers are followed too, see `constraint`."""
+    """Whether it also records losses and multipliers in training, see `constraint`."""
     world: str = SCENES
-    """Which of `WORLDS` its scenes are."""
+    """The world of its scenes, one of `WORLDS`."""
 
     @property
     def miners(self) -> set[str]:

@@ -66,14 +66,14 @@ class Studied:
 
     arm: str
     trainings: Sequence[Trained]
-    """One for its system, or one for each member of an ensemble."""
+    """That of its one system, or one for each member of an ensemble."""
     results: Mapping[str, Mapping[int, float]]
-    """Each measure by seed, of the test split except for `EARLY`; `i2t_rsum` and `t2i_rsum` are the sums of
+    """Each measure by seed, on the test split except for `EARLY`; `i2t_rsum` and `t2i_rsum` are the sums of
     the three recalls of a direction."""
     baseline: Mapping[str, float]
-    """Of a ridge regression on its features, the best of its members'."""
+    """The measures of a ridge regression on its features, the best if its members have several."""
     device: str
-    """What it was trained on."""
+    """The hardware that it was trained on."""
     title: tuple[str, str]
     """Name and digest of its records: the same if two arms are the same system."""
 
@@ -93,7 +93,7 @@ class Studied:
         return sum(training.seconds for training in self.trainings)
 
     def epochs(self, begins: str) -> dict[int, list[float]]:
-        """Return what is recorded for each epoch, by seed: its names begin so and end with the epoch."""
+        """Return what is recorded for each epoch, by seed, under names that begin like this."""
         found: dict[int, dict[int, float]] = {}
         for metric, by_seed in self.results.items():
             if metric.startswith(begins):
@@ -110,9 +110,9 @@ class Shut:
     """Its name, in a word or two."""
     why: str
     trainings: int = 0
-    """How many would open it, if they go well."""
+    """How many would open it, if they go well; 0 if none would."""
     seconds: float = 0.0
-    """How long those take."""
+    """How long these take."""
 
 
 def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:

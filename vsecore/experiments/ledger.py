@@ -118,10 +118,10 @@ class _Study:
 
     found: dict[str, Studied]
     used: list[Record]
-    """Those of the experiments' arms, and those of the learning rates that were tried."""
+    """The records of the arms, and of all learning rates that were tried for them."""
 
     def fullness(self) -> tuple[int, int, str]:
-        """How much it has: arms, trainings of them, and the date of its newest record."""
+        """How much it covers: the arms, their trainings, and the date of its newest record."""
         seeds = sum(len(arm.seeds) for arm in self.found.values())
         return len(self.found), seeds, max((entry.date for entry in self.used), default="")
 
@@ -131,7 +131,7 @@ class _Origin:
     """What records must share to be set side by side."""
 
     fingerprints: Mapping[str, str]
-    """Of features and captions, by the kind of features."""
+    """The digests of features and captions, by the kind of features."""
     precision: str
     vectors: str
     """The digest of the word vectors."""
@@ -151,7 +151,7 @@ class _Origin:
         ]
 
     def has(self, entry: Record) -> bool:
-        """Whether a record comes from here. Those of benchmarks, say, name no features: they do not."""
+        """Whether a record comes from here. Records without features, such as those of benchmarks, do not."""
         return all(
             "feature_kind" in source
             and self.fingerprints.get(source["feature_kind"], source["fingerprint"]) == source["fingerprint"]

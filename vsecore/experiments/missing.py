@@ -129,14 +129,14 @@ class Lack:
 
 @dataclass(frozen=True)
 class Survey:
-    """What is judged of a paper on some data."""
+    """Which of a paper's claims are judged on some data."""
 
     judged: int
-    """How many claims."""
+    """How many claims are judged."""
     open: Sequence[Lack]
-    """One for each claim that is not; without those that the data cannot answer."""
+    """The claims that are not, except those that the data cannot answer."""
     entries: Mapping[str, Sequence[Record]]
-    """What is recorded of each experiment, see `ledger.used`."""
+    """The records of each experiment, see `ledger.used`."""
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:

@@ -49,9 +49,9 @@ def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
         tokenizer: the one that the model was trained with.
 
     Returns:
-        For each of `FACTS` the mean area under the ROC curve, in percent: 50 for a vector that knows nothing
-        of it, 100 for one that tells it always. Nothing for data that are no scenes, and for models that have
-        no single vectors.
+        For each of `FACTS` the mean area under the ROC curve, in percent: 50 for a vector that says nothing
+        about it, 100 for one that always shows it. Nothing for data that are no scenes, and for models
+        without single vectors.
     """
     made = [scenes_of(split, data.name) for split in (data.train, data.test)]
     facts = [

@@ -41,7 +41,7 @@ NOTES = {
     "probe_": "how well linear probes read from captions' vectors what the captions say, the mean area "
     "under the curve in percent",
 }
-"""What the note of a record says where the name of one of its metrics, or of its data's, begins so."""
+"""What a record's note says if the name of a metric, or of an entry for its data, begins like this."""
 
 
 def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data: str) -> set[str]:
@@ -60,9 +60,9 @@ class Trained:
 
     run: Run
     scores: Tensor
-    """(Ni, Nc), of the test split."""
+    """Similarities on the test split, (Ni, Nc)."""
     pairs: Tensor | None
-    """(P, 2, 2, C), see `pairs`; None: not asked for."""
+    """Similarities of pairs, (P, 2, 2, C), see `pairs`; None: not asked for."""
     metrics: dict[str, float]
     """What is measured beside its recalls."""
 

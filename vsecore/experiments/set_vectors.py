@@ -1,4 +1,4 @@
-"""The vectors of embedding sets: how widely they point, and what each of them is worth at search.
+"""The vectors of embedding sets: how widely they spread, and what each of them is worth in retrieval.
 
 Source: Kim, Kim and Kwak 2023 (DivE), section 4.6, table 3, and section 4.8, table 5.
 """
@@ -16,7 +16,7 @@ from vsecore.scoring import Captions, encode, score_embedded
 from vsecore.sets import circular_variance
 
 SIDES = ("pictures", "texts")
-"""The two sides, as the names of metrics have them."""
+"""The two sides, as they are called in the names of metrics."""
 LOG_VARIANCES = ("log_variance_pictures", "log_variance_texts")
 """The mean logarithm of the circular variance of the sets, on either side."""
 SMALLEST = 1e-12

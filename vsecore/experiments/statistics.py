@@ -19,7 +19,7 @@ SIGNIFICANCE = 0.05
 
 @dataclass(frozen=True)
 class Doubts:
-    """How surprising the differences of two systems are under each of these assumptions on their mean."""
+    """How surprising the differences of two systems are under each of these assumptions about their mean."""
 
     mean: float
     """The mean difference."""
@@ -27,7 +27,7 @@ class Doubts:
     """What is too small to matter."""
     equal: float
     """p-value if the true mean is 0."""
-    far: float
+    beyond: float
     """p-value if it is at the margin or beyond, in either direction."""
     worse: float
     """p-value if it is at minus the margin or below."""
@@ -50,7 +50,7 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
         statistics.mean(differences),
         margin,
         equal=p_value(differences, 0.0, "two-sided"),
-        far=max(worse, not_better),
+        beyond=max(worse, not_better),
         worse=worse,
         not_worse=p_value(differences, -margin, "less"),
     )
@@ -112,7 +112,7 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     """
     raised = [
         holm([getattr(one, doubt) for one in several], questions)
-        for doubt in ("equal", "far", "worse", "not_worse")
+        for doubt in ("equal", "beyond", "worse", "not_worse")
     ]
     return [Doubts(one.mean, one.margin, *values) for one, *values in zip(several, *raised, strict=True)]
 
@@ -137,7 +137,7 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
             return "reproduced"
         return "contradicted" if left.not_worse < SIGNIFICANCE else "undecided"
     same = kind == "the same"
-    if left.far < SIGNIFICANCE:
+    if left.beyond < SIGNIFICANCE:
         return "reproduced" if same else "no difference"
     if left.equal < SIGNIFICANCE and abs(left.mean) > left.margin:
         return "reproduced" if left.mean > 0 and not same else "contradicted"

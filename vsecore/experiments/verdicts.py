@@ -28,7 +28,7 @@ class Outcome:
 
     claim: Claim
     differences: Mapping[str, Sequence[float]]
-    """By measure: system minus the other, for each common seed."""
+    """By measure: the system minus the other one, for each common seed."""
     shut: Sequence[Shut]
     """The gates that keep it from being judged."""
     judgement: Judgement
@@ -86,9 +86,9 @@ class _Comparison:
 
     claim: Claim
     first: Studied | None
-    """None: it has no record."""
+    """The arm of the system; None: it has no record."""
     second: Studied | None
-    """0 stands for it in a claim about one system alone."""
+    """The other arm; in a claim about one system alone, an arm whose measure is 0."""
     shut: list[Shut] | None
     """The gates that are shut; None: an arm has no record."""
     measures: tuple[str, ...]

@@ -61,8 +61,8 @@ class InputTarget(Loss):
         dim: width D of the caption's vector.
         vocabulary_size: number of words.
         word_dim: width of the decoder's word vectors.
-        bound: eta, of `Constraint`; None: the loss is added, times the weight of its part (beta).
-        projected: of `Constraint`.
+        bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
+        projected: as for `Constraint`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), sections 3.3 and 4.2.
     """

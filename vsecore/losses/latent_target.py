@@ -71,11 +71,11 @@ class LatentTarget(Loss):
     only.
 
     Args:
-        dim: of `LatentTargetDecoder`, like the next two.
+        dim: width D of a caption's vector.
         target_dim: width T of the targets.
         hidden: width of the decoder's inner layers.
-        bound: eta, of `Constraint`; None: the loss is added, times the weight of its part (beta).
-        projected: of `Constraint`.
+        bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
+        projected: as for `Constraint`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), section 3.4.
     """

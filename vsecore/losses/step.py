@@ -94,8 +94,8 @@ class Loss(nn.Module):
             name in `Embedding.extra`; or "tokens", the words themselves. Nothing else has to travel where
             several processes share a batch.
         reads_offline: whether it learns from `Step.offline`.
-        constraint: what makes a constraint of it, so that its multiplier can be followed; None: it is a term
-            of the sum like others.
+        constraint: what turns it into a constraint, so that its multiplier can be followed; None: it is added
+            like any other term.
     """
 
     reads: tuple[str, ...] = ()

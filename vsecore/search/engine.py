@@ -48,22 +48,22 @@ class Source:
     run: str = ""
     """The folder of a run; "": there is none."""
     recipe: str = ""
-    """Else the recipe, or the folder, of towers that are compared without training."""
+    """Without a run: the recipe, or the folder, of towers that are used as they are."""
     backbone: str = ""
     """The network whose features the run reads; "": it reads pixels."""
     weights: str = ""
     """A file of the backbone's weights; "": its published ones."""
     picture_size: int | None = None
-    """Of the backbone; None: what it was trained on."""
+    """The side of the pictures that the backbone sees; None: the one that it was trained on."""
     mirrored: bool = False
-    """Whether the backbone sees each picture in a mirror too."""
+    """Whether the backbone sees each picture's mirror image too."""
     dtype: str = "float16"
-    """Of the features on which the run was trained."""
+    """The type of the features on which the run was trained."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of one picture file."""
+    """What became of one picture file."""
 
     path: Path
     size: int = 0

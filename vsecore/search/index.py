@@ -26,7 +26,7 @@ class Found:
     """A picture that a search has found."""
 
     number: int
-    """The picture's, in the index."""
+    """The picture's number in the index."""
     path: Path
     """Its file."""
     score: float
@@ -36,7 +36,7 @@ class Found:
 
 @dataclass
 class Report:
-    """What came of indexing a folder."""
+    """What indexing a folder has changed."""
 
     added: int = 0
     changed: int = 0
@@ -254,7 +254,7 @@ class Index:
         """Whether a file has other bytes than when it was embedded; a new date alone is noted."""
         try:
             status = known.path.stat()
-        except OSError:  # it is gone since it was listed: embedding says so
+        except OSError:  # it was deleted after it was listed: embedding says so
             return True
         if (status.st_size, status.st_mtime_ns) == (known.size, known.changed):
             return False

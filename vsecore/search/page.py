@@ -39,7 +39,7 @@ LARGEST = 32 * 2**20
 LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
-"""Neither side of a small, or of a large, copy of a picture is longer, in pixels."""
+"""The longer side of a small and of a large copy of a picture is at most this, in pixels."""
 NO_PICTURE = "There is no such picture."
 LOCAL = ("127.0.0.1", "localhost", "::1")
 

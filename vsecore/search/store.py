@@ -44,15 +44,15 @@ class Facts:
     model: str
     """The engine's name."""
     fingerprint: str
-    """The engine's."""
+    """The engine's fingerprint."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**20)]], Field(min_length=1, max_length=2)]
-    """Of a picture's vectors, (D,) or (K, D)."""
+    """The shape of a picture's vectors, (D,) or (K, D)."""
     source: Source | None
     """Where the engine comes from; None: the index was built in Python with a model of one's own."""
     collection: str
     """The name of its collection on a Qdrant server."""
     version: Literal[2] = 2
-    """Of this format."""
+    """The version of this format."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def fragments(
 
 
 def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
-    """Take the elements of both sides, as `fragments`."""
+    """Return the elements of both sides as `fragments` does."""
     return fragments(v.needed("elements"), v.mask, t.needed("elements"), t.mask)
 
 

@@ -106,7 +106,7 @@ def check_features(run: Path, trained: Mapping[str, Any], source: object, data: 
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """Read the recipe, data, seed and precision of the run in a folder, as plain data; its only check."""
+    """Read and check the recipe, data, seed and precision of the run in a folder, as plain data."""
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")

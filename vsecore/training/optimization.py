@@ -57,7 +57,7 @@ def make_schedule(
 
 
 def advance(schedule: lr_scheduler.LRScheduler, steps: int) -> None:
-    """Bring a new schedule to its state after some steps, on which alone it depends."""
+    """Bring a new schedule to its state after some steps: it depends on their number alone."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
         for _ in range(steps):

@@ -49,7 +49,7 @@ def lay_costs(folder: Path, kept: Path | None = None) -> None:
 
 
 def page(kept: Path) -> str:
-    """The page, in MyST Markdown. What is not recorded, it says so."""
+    """The page, in MyST Markdown. It names what has not been recorded."""
     found = {entry.name: entry for entry in records.find(kept)} if kept.is_dir() else {}
     parts = [
         "# What full scale costs, as measured",
@@ -57,13 +57,13 @@ def page(kept: Path) -> str:
         "by hand. They hold for the machine that is named. Other programs ran on it as well, which makes "
         "times longer. `vse plan` says what a training takes on your machine.",
     ]
-    for name, (title, told) in SECTIONS.items():
+    for name, (title, describe) in SECTIONS.items():
         entry = found.get(f"benchmark_{name}")
         parts.append(f"## {title}")
         if entry is None:
             parts.append(f"Not recorded yet: `tests/benchmarks/{name}.py` measures it.")
         else:
-            words, *tables = told(entry)
+            words, *tables = describe(entry)
             parts += [f"{words} ({entry.device}, one thread a process, {entry.date}.)", *tables]
     if "benchmark_search" in found:
         parts += _on_paper(found["benchmark_search"], found.get("benchmark_end_to_end"))
@@ -71,86 +71,91 @@ def page(kept: Path) -> str:
 
 
 def _end_to_end(entry: Record) -> list[str]:
-    told = entry.metrics
+    metrics = entry.metrics
     rows = [
-        [called, _time(told[f"{name}_seconds"]), _time(told[f"{name}_processor_seconds"])]
+        [called, _time(metrics[f"{name}_seconds"]), _time(metrics[f"{name}_processor_seconds"])]
         for name, called in COMMANDS.items()
     ]
     return [
         "All of Flickr8k by the commands of the README, one after the other: features of "
         f"`{entry.config['backbone']}`, the recipe `{entry.config['recipe']['name']}`, and an index of "
-        f"{told['indexed_pictures']:,} pictures. It ends with a test rsum of {told['rsum']:.1f}. No command "
-        f"had more than {told['largest_command_gb']:.1f} GB of memory.",
+        f"{metrics['indexed_pictures']:,} pictures. It ends with a test rsum of {metrics['rsum']:.1f}. No "
+        f"command had more than {metrics['largest_command_gb']:.1f} GB of memory.",
         table(["command", "by the clock", "of the processor"], rows),
     ]
 
 
 def _streaming(entry: Record) -> list[str]:
-    told = entry.metrics
+    metrics = entry.metrics
     return [
-        f"Drawn numbers of COCO's exact shape lie on disk, {told['features_gb']:.1f} GB of regions in half "
-        f"precision, and `{entry.config['recipe']}` is trained on them. Its steps are "
-        f"**{told['disk_speed_over_memory']:.2f} times** as fast as steps on features that are in memory. "
-        f"The process had at most {told['disk_rss_gb']:.1f} GB of memory. {entry.config['steps']} steps "
-        f"wanted {told['wanted_gb']:.2f} GB of features, and {told['disk_read_gb']:.2f} GB were read."
+        f"Drawn numbers of COCO's exact shape lie on disk, {metrics['features_gb']:.1f} GB of regions in "
+        f"half precision, and `{entry.config['recipe']}` is trained on them. Its steps are "
+        f"**{metrics['disk_speed_over_memory']:.2f} times** as fast as steps on features that are in memory. "
+        f"The process had at most {metrics['disk_rss_gb']:.1f} GB of memory. {entry.config['steps']} steps "
+        f"wanted {metrics['wanted_gb']:.2f} GB of features, and {metrics['disk_read_gb']:.2f} GB were read."
     ]
 
 
 def _processes(entry: Record) -> list[str]:
-    told, seeds = entry.metrics, entry.config["seeds"]
+    metrics, seeds = entry.metrics, entry.config["seeds"]
     rows = [
         [
             name.split("_")[0],
-            *(f"{told[f'{name}_seed{seed}_rsum']:.1f}" for seed in seeds),
-            f"{told[f'{name}_rsum']:.1f}",
-            f"{told[f'{name}_rsum_deviation']:.1f}" if len(seeds) > 1 else "–",
+            *(f"{metrics[f'{name}_seed{seed}_rsum']:.1f}" for seed in seeds),
+            f"{metrics[f'{name}_rsum']:.1f}",
+            f"{metrics[f'{name}_rsum_deviation']:.1f}" if len(seeds) > 1 else "–",
         ]
         for name in ("1_process", f"{entry.processes}_processes")
     ]
     return [
         f"`{entry.config['name']}` at the lesson scale on Flickr8k, by one process and by {entry.processes} "
         f"that share each batch of {entry.config['training']['batch_size']}, from the same seeds. The joint "
-        "batch has the same gradient (a test says so). But sums in another order round another way, which "
-        "grows over thousands of steps. So the question is whether the runs end alike. The means differ by "
-        f"**{signed(told['rsum_difference'])}** in rsum.",
+        "batch has the same gradient (a test says so). But sums taken in another order are rounded "
+        "differently, and over thousands of steps this grows. So the question is whether the runs end alike. "
+        "The means differ by "
+        f"**{signed(metrics['rsum_difference'])}** in rsum.",
         table(["processes", *(f"seed {seed}" for seed in seeds), "mean rsum", "deviation over seeds"], rows),
     ]
 
 
 def _proposals(entry: Record) -> list[str]:
-    told, ways = entry.metrics, {"max_sim": "MaxSim", "means": "means of the sets", "both": "half each"}
-    counts = sorted(int(name.split("_")[2]) for name in told if re.fullmatch(r"kept_of_\d+_by_max_sim", name))
-    rows = [[str(count), *(f"{told[f'kept_of_{count}_by_{way}']:.3f}" for way in ways)] for count in counts]
+    metrics, ways = entry.metrics, {"max_sim": "MaxSim", "means": "means of the sets", "both": "half each"}
+    counts = sorted(
+        int(name.split("_")[2]) for name in metrics if re.fullmatch(r"kept_of_\d+_by_max_sim", name)
+    )
+    rows = [
+        [str(count), *(f"{metrics[f'kept_of_{count}_by_{way}']:.3f}" for way in ways)] for count in counts
+    ]
     return [
-        f"`{entry.config['name']}`, a short training on Flickr8k (rsum {told['rsum']:.1f}), gives sets of "
-        f"{told['elements']} vectors. Quick similarities propose pictures, and the model's own ranks them. "
-        f"{told['captions']:,} captions ask for {told['pictures']:,} pictures: of the exact ten best, this "
-        "share is among those proposed. An index lets each of the two propose 100.",
+        f"`{entry.config['name']}`, a short training on Flickr8k (rsum {metrics['rsum']:.1f}), gives sets of "
+        f"{metrics['elements']} vectors. Quick similarities propose pictures, and the model's own ranks "
+        f"them. {metrics['captions']:,} captions ask for {metrics['pictures']:,} pictures: of the exact ten "
+        "best, this share is among those proposed. An index lets each of the two propose 100.",
         table(["proposed in all", *ways.values()], rows),
     ]
 
 
 def _search(entry: Record) -> list[str]:
-    told = entry.metrics
+    metrics = entry.metrics
     sizes = {"real": entry.data["pictures"]} | {f"made_{size}": size for size in entry.config["sizes"]}
     rows = [
         [
             f"{size:,}",
             called,
-            _time(told[f"{name}_{kind}_build_seconds"]),
-            f"{told[f'{name}_{kind}_bytes_a_vector']:,.0f}",
-            f"{told[f'{name}_{kind}_ms_a_query']:.3g}",
-            f"{told[f'{name}_{kind}_recall_at_10']:.2f}",
+            _time(metrics[f"{name}_{kind}_build_seconds"]),
+            f"{metrics[f'{name}_{kind}_bytes_a_vector']:,.0f}",
+            f"{metrics[f'{name}_{kind}_ms_a_query']:.3g}",
+            f"{metrics[f'{name}_{kind}_recall_at_10']:.2f}",
         ]
         for name, size in sizes.items()
         for kind, (called, *_) in KINDS.items()
-        if f"{name}_{kind}_build_seconds" in told
+        if f"{name}_{kind}_build_seconds" in metrics
     ]
     unseen = []
-    for name in filter(re.compile("trap_.*_learned_from_pictures").fullmatch, told):
+    for name in filter(re.compile("trap_.*_learned_from_pictures").fullmatch, metrics):
         asked = name.removesuffix("_learned_from_pictures")
         index, by = asked.removeprefix("trap_").split("_by_")
-        shares = (f"{told[f'{asked}_learned_from_{seen}']:.2f}" for seen in ("pictures", "both"))
+        shares = (f"{metrics[f'{asked}_learned_from_{seen}']:.2f}" for seen in ("pictures", "both"))
         unseen.append([f"`{index.replace('_', ',')}`", by, *shares])
     return [
         f"Captions of Flickr8k ask for its {entry.data['pictures']:,} pictures, one at a time. For more "
@@ -161,7 +166,7 @@ def _search(entry: Record) -> list[str]:
         "### Indexes that never saw a caption",
         "A quantised index learns its codebooks or cells from examples. Pictures and captions lie in "
         "different parts of the space (the cosine of their means is "
-        f"{told['trap_cosine_of_the_means']:.2f}), so an index that learned from pictures alone has never "
+        f"{metrics['trap_cosine_of_the_means']:.2f}), so an index that learned from pictures alone has never "
         "seen what it will be asked with. Here is the share of the exact ten that is found, beside indexes "
         "that learned from as many examples, half of them captions. The pictures that ask are in the index "
         "themselves:",
@@ -181,18 +186,18 @@ SECTIONS: dict[str, tuple[str, Callable[[Record], list[str]]]] = {
 
 def _on_paper(entry: Record, embedding: Record | None) -> list[str]:
     """A search in more pictures than anybody here has, from the largest sizes that were measured."""
-    told, rows = entry.metrics, []
+    metrics, rows = entry.metrics, []
     for kind, (called, build, query) in KINDS.items():
         of_kind: Mapping[int, str] = {size: f"made_{size}_{kind}" for size in entry.config["sizes"]}
-        size = max(size for size, name in of_kind.items() if f"{name}_build_seconds" in told)
+        size = max(size for size, name in of_kind.items() if f"{name}_build_seconds" in metrics)
         name = of_kind[size]
         rows.append(
             [
                 called,
-                f"{told[f'{name}_bytes_a_vector'] * PLANNED / 1e9:,.1f} GB",
-                _time(told[f"{name}_build_seconds"] * build(PLANNED) / build(size)),
-                _time(told[f"{name}_ms_a_query"] / 1000 * query(PLANNED) / query(size)),
-                f"{told[f'{name}_recall_at_10']:.2f} among {size:,}",
+                f"{metrics[f'{name}_bytes_a_vector'] * PLANNED / 1e9:,.1f} GB",
+                _time(metrics[f"{name}_build_seconds"] * build(PLANNED) / build(size)),
+                _time(metrics[f"{name}_ms_a_query"] / 1000 * query(PLANNED) / query(size)),
+                f"{metrics[f'{name}_recall_at_10']:.2f} among {size:,}",
             ]
         )
     lines = [

@@ -23,7 +23,7 @@ Differences = Sequence[float]
 def p_values(differences: Differences, margin: float) -> tuple[float, float]:
     """How surprising the differences are if the true mean is 0, and if it is outside the margin."""
     found = doubts(differences, margin)
-    return found.equal, found.far
+    return found.equal, found.beyond
 
 
 def seeds(case: int = 0, margin: float = 2.0) -> tuple[list[float], float]:

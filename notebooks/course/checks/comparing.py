@@ -172,7 +172,7 @@ def _form(result: Any) -> Any:
 
 
 passed = Check(lambda answer: True)
-"""Stands in a table at what is said of an answer that passes all trials."""
+"""Stands in a table beside the message for an answer that passes all trials."""
 
 
 holds = Check
@@ -255,8 +255,8 @@ class multiple(like):
     def holds(self, task: Exercise, answer: Any) -> bool:
         make, right = task.inputs or tuple, task.called(task.reference)
         factors = [float(answer(*make(**case))) / float(right(*make(**case))) for case in self.cases]
-        one = factors[0] > 0 and max(factors) - min(factors) < 1e-4 * factors[0]
-        return one and abs(factors[0] - 1) > 1e-4
+        constant = factors[0] > 0 and max(factors) - min(factors) < 1e-4 * factors[0]
+        return constant and abs(factors[0] - 1) > 1e-4
 
     def examples(self, task: Exercise) -> Sequence[Any]:
         return [partial(_damaged, _halved, task.reference)]

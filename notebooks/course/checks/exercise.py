@@ -1,6 +1,6 @@
 """How an answer is judged: trials, easiest first, each with a hint for those who fail it.
 
-How an exercise is written down is told in `kinds`.
+How to write an exercise is explained in `kinds`.
 
 Any right answer passes, however it is written: trials look at what an answer does, never at how. So what it
 returns may be an array, or lists, or of another dtype: it is first brought into the form of the right answer.

@@ -71,13 +71,13 @@ from course.checks.comparing import equals, holds, like, passed
 from course.checks.exercise import Check, Exercise, ExerciseKind, Trial
 
 Table = Mapping[str, Check]
-"""Checks by what those are told who fail them, who make the mistake (`like`), or who are right (`passed`)."""
+"""Checks by what an answer gets that fails them, makes the mistake (`like`), or is right (`passed`)."""
 
 STAY = "stay with torch's operations, without .item(), detach or numpy."
 NO_GRADIENT = f"No gradient arrives: {STAY}"
 
 NOTED = "Noted. Now run the next cell and compare."
-"""What is said of a prediction; whether it was right, the cell below it tells."""
+"""The message for a prediction: the cell below it shows whether it was right."""
 
 
 def no_gradient_at(what: str) -> str:
@@ -96,7 +96,7 @@ def code(
 ) -> Exercise:
     """An exercise in writing a function, which gives what `gives` does. For `rest`, see `Exercise`.
 
-    Where the answer is no function but is found with code, there is a `solution` in place of a reference.
+    Where the answer is not a function but is found with code, there is a `solution` in place of a reference.
     """
     if gives:
         rest["message"] = f"Right. It gives what {gives} gives."
