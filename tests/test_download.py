@@ -8,9 +8,12 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPMessage
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +23,7 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data import collections, sources
-from vsecore.data.download import download
+from vsecore.data.download import _OPENER, download
 from vsecore.data.karpathy import check_photographs
 from vsecore.data.sources import COLLECTIONS, Collection
 from vsecore.data.unpacking import read_receipt, unpack
@@ -215,6 +218,10 @@ def test_a_redirect_is_never_followed_to_where_less_is_safe(site: Site, tmp_path
     for address in ("file:///etc/passwd", "ftp://a/b", "/etc/passwd", "http:///x"):
         with pytest.raises(ValueError, match="address"):
             download(address, tmp_path / "x")
+    asked = urllib.request.Request("https://secure/x")
+    handler = next(one for one in _OPENER.handlers if isinstance(one, urllib.request.HTTPRedirectHandler))
+    with pytest.raises(urllib.error.HTTPError, match="unsafe"):
+        handler.redirect_request(asked, io.BytesIO(), 302, "", HTTPMessage(), "http://open/x")
 
 
 def test_a_full_disk_is_noticed_beforehand(

@@ -359,6 +359,33 @@ def test_another_picture_under_an_old_name_is_looked_at_again(
     assert contents(folder) == contents(extract(splits, tiny, tmp_path / "new", batch_size=2, device="cpu"))
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "named"),
+    [
+        ("extraction.json", "{", "extraction.json is not JSON"),
+        ("extraction.json", "{}", "extraction.json lacks the field.*empty the folder"),
+        ("meta.json", '{"dtype": "int8"}', "meta.json: dtype"),
+        ("checksums.json", "[]", "checksums.json"),
+    ],
+)
+def test_a_damaged_account_of_the_settings_is_named(
+    splits: dict, tiny: Backbone, tmp_path: Path, file: str, content: str, named: str
+) -> None:
+    folder = tmp_path / "features"
+    if file == "extraction.json":
+        stop_at("train4.jpg", splits, tiny, folder)
+    else:
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    path = folder / file
+    if ":" in content:
+        content = json.dumps(json.loads(path.read_text()) | json.loads(content))
+    path.write_text(content)
+    before = contents(folder)
+    with pytest.raises(ValueError, match=named):
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert contents(folder) == before
+
+
 @pytest.mark.parametrize("file", [".train_ims.npy.part", "train_made.npy", "test_caps.txt"])
 def test_what_is_no_file_is_not_written_to(splits: dict, tiny: Backbone, tmp_path: Path, file: str) -> None:
     folder, seen = tmp_path / "features", looked_at(tiny)
@@ -414,6 +441,7 @@ def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tm
         (splits, {}, "train0.jpg has 4 captions"),
         ({}, {}, "caption_splits"),
         (splits, {"dtype": "int8"}, "dtype"),
+        (splits, {"batch_size": 0}, "batch_size"),
     ):
         with pytest.raises(ValueError, match=named):
             extract(given, tiny, tmp_path / "features", **options)

@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from vsecore.data import files
@@ -117,7 +117,7 @@ def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
         headers |= {"Range": f"bytes={have}-", "If-Range": known["version"]}
     request = urllib.request.Request(address, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        with _OPENER.open(request, timeout=TIMEOUT) as answer:
             if not str(answer.headers["Content-Range"]).startswith(f"bytes {have}-"):
                 _forget(part)  # the whole file comes, or another part than was asked for
                 have = 0
@@ -180,3 +180,23 @@ def _note(part: Path) -> Path:
 def _forget(part: Path) -> None:
     part.unlink(missing_ok=True)
     _note(part).unlink(missing_ok=True)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows a server to another address, but never from https to http."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl).scheme not in ("https", req.type):
+            raise urllib.error.HTTPError(newurl, code, "and leads to an unsafe address", headers, fp)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+_OPENER = urllib.request.build_opener(_Redirects)

@@ -74,6 +74,8 @@ def extract(
         OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
             anything is extracted.
     """
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
     group, folder = join_processes(), Path(folder).expanduser()
     kept, left_out = dict(caption_splits), {}
     if skip_unreadable:

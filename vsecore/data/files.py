@@ -1,5 +1,6 @@
 """Where files go, how they are written, and how long work shows its progress."""
 
+import contextlib
 import errno
 import hashlib
 import importlib.metadata
@@ -126,7 +127,9 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        Path(lock.lock_file).unlink(missing_ok=True)  # before the release: a waiting process notices
+        # Before the release: a waiting process notices that the file has gone. Windows keeps an open file.
+        with contextlib.suppress(OSError):
+            Path(lock.lock_file).unlink()
         lock.release()
 
 
