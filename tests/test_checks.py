@@ -1,4 +1,4 @@
-"""Exercise checks: what each exercise's data say of it is true, and every answer is told what helps it."""
+"""Exercise checks: what an exercise's data say of it is true, and every answer gets a hint that helps."""
 
 from __future__ import annotations
 

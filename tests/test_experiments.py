@@ -1,4 +1,4 @@
-"""Experiments: each arm trained once from each seed, and held side by side."""
+"""Experiments: each arm trained once from each seed, and compared."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""The vectors of sets: how widely they point, what each is worth at search, and the evidence page's table."""
+"""The vectors of sets: how widely they spread, what each adds to retrieval, and the evidence page's table."""
 
 import math
 from types import SimpleNamespace

@@ -66,7 +66,7 @@ class Registry:
         """Add a class of your own, so that recipes can name it.
 
         Raises:
-            ValueError: the name is taken by another class, or `entry` is no class, or has not the base class.
+            ValueError: the name is taken by another class, or `entry` is not a subclass of the base class.
         """
         if not inspect.isclass(entry) or not issubclass(entry, self._base):
             raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted a subclass of {self._base.__name__}")

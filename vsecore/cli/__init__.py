@@ -1,4 +1,4 @@
-"""The `vse` command: data, training, evaluation, mining, experiments and search.
+"""The `vse` command: scenes, data, training, evaluation, mining, experiments and search.
 
 Each command is a thin layer: it reads options, calls the library and prints. A mistake in the user's input
 gives one sentence, no traceback, and exit status 2. The heavy imports are inside the commands, so that
@@ -41,7 +41,7 @@ for command in (
 def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
     """Run a command line. A user's mistake prints one sentence, or a traceback with --debug.
 
-    `extra` brings the modules that may be missing, besides those of `EXTRAS`.
+    `extra` is the extra that brings a missing module if `EXTRAS` does not name it.
     """
     os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
     try:
@@ -57,7 +57,7 @@ def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
 
 SEARCH = ("faiss", "jinja2", "python_multipart", "qdrant_client", "starlette", "uvicorn")
 EXTRAS = {"tensorboard": "logs", "pyarrow": "offline"} | dict.fromkeys(SEARCH, "search")
-"""Which extra brings a module that may be missing."""
+"""The extra that brings each module that may be missing."""
 
 
 class _Output:

@@ -35,8 +35,8 @@ class Also(StrEnum):
 Runs = Annotated[
     list[Path],
     typer.Argument(
-        help="A run's folder; or cca, which is solved for; or a recipe of CLIP or SigLIP, or such a "
-        "model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
+        help="A run's folder; or cca, which is solved in closed form; or a recipe of CLIP or SigLIP, or "
+        "such a model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
     ),
 ]
 Sources = Annotated[

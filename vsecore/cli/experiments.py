@@ -1,4 +1,4 @@
-"""`vse baselines` and `vse experiment`: numbers to compare with those of a paper."""
+"""`vse baselines`, `vse experiment` and `vse compare`: systems beside a paper's, or beside each other."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def experiment(
         return
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
-    named = [compared.data_named(one) for one in data or ["scenes"]]
+    named = [compared.data_named(source) for source in data or ["scenes"]]
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
@@ -186,7 +186,7 @@ def experiment(
 
 
 def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = False) -> Dataset:
-    """Open the data that hold features of a kind, or if none do the first.
+    """Open the first data that hold features of a kind; if none do, the first of all.
 
     Args:
         named: worlds of scenes, which have all kinds, or folders.
@@ -194,8 +194,8 @@ def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = 
         view: for pixels, how photographs are cut.
         boxes: whether features get their boxes beside them.
     """
-    every = [open_dataset(one, kind, view, boxes) for one in named]
-    return next((one for one in every if one.feature_kind == kind), every[0])
+    every = [open_dataset(name, kind, view, boxes) for name in named]
+    return next((data for data in every if data.feature_kind == kind), every[0])
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
@@ -206,7 +206,7 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: in
     of_claims = {claim.statement: claim.work for claim in experiments.claims()}
     if unknown := sorted({*chosen} - {*BY_WORK, *of_claims}):
         raise ValueError(f"--claim is {unknown[0]!r}: wanted {', '.join(BY_WORK)}, or a claim's statement")
-    works = list(dict.fromkeys(of_claims.get(one, one) for one in chosen)) or list(BY_WORK)
+    works = list(dict.fromkeys(of_claims.get(name, name) for name in chosen)) or list(BY_WORK)
     if dry_run:
         typer.echo(experiments.summary(works, folder, chosen))
         return

@@ -191,12 +191,12 @@ def plan(
         ),
     ] = "coco",
     settings: SettingsOption = None,
-    seconds: Annotated[float, typer.Option(help="How long to take steps, of each round.")] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long to take steps in each round.")] = 20.0,
     workers: Workers = 0,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Take some real steps of a recipe, throw them away, and say what all of them will cost."""
+    """Take some real steps of a recipe, throw them away, and say what a whole training will cost."""
     from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
     from vsecore.recipes import get
     from vsecore.training.planning import plan as count

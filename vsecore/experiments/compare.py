@@ -77,7 +77,7 @@ class Systems:
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
-            if run.seed in [one.seed for one in by_hash[run.recipe.hash()]]:
+            if run.seed in [known.seed for known in by_hash[run.recipe.hash()]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
             by_hash[run.recipe.hash()].append(Retrieved.of(run, part))
         if first is None or len(by_hash) < 2:
@@ -94,7 +94,7 @@ class Systems:
         rows = []
         for name, several in self.runs.items():
             means = (
-                _mean([one.metrics[metric] for one in several]) for metric in ("rsum", "i2t_r1", "t2i_r1")
+                _mean([run.metrics[metric] for run in several]) for metric in ("rsum", "i2t_r1", "t2i_r1")
             )
             rows.append([name, str(len(several)), *means])
         return markdown_table(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
@@ -110,7 +110,7 @@ class Systems:
         rows = []
         for other in others:
             pairs = self.paired(other, first)
-            by_seed = [one.metrics["rsum"] - base.metrics["rsum"] for one, base in pairs]
+            by_seed = [run.metrics["rsum"] - base.metrics["rsum"] for run, base in pairs]
             if not pairs:
                 rows.append([f"{other} − {first}", "0", "–", "–", "–"])
                 continue
@@ -139,7 +139,7 @@ class Systems:
             largest factor stand first.
         """
         first = next(iter(self.runs))
-        here, base = (1 + np.median([one.t2i for one in self.runs[name]], axis=0) for name in (other, first))
+        here, base = (1 + np.median([run.t2i for run in self.runs[name]], axis=0) for name in (other, first))
         gain = np.log(base / here)  # (Nc,), above 0 where the system finds the picture earlier
         order = np.argsort(-gain, kind="stable")
         chosen = [*order[:count], *order[max(count, len(order) - count) :][::-1]]
@@ -155,10 +155,10 @@ class Systems:
         ]
         return markdown_table(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
 
-    def paired(self, one: str, other: str) -> list[tuple[Retrieved, Retrieved]]:
+    def paired(self, name: str, other: str) -> list[tuple[Retrieved, Retrieved]]:
         """Return the runs of two systems from the seeds that both have."""
         others = {run.seed: run for run in self.runs[other]}
-        return [(run, others[run.seed]) for run in self.runs[one] if run.seed in others]
+        return [(run, others[run.seed]) for run in self.runs[name] if run.seed in others]
 
 
 def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -> tuple[float, float]:
@@ -169,7 +169,7 @@ def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -
         owner: the picture each caption belongs to, (Nc,).
     """
     i2t, t2i = (
-        np.mean([_hits(getattr(one, way)) - _hits(getattr(base, way)) for one, base in pairs], axis=0)
+        np.mean([_hits(getattr(run, way)) - _hits(getattr(base, way)) for run, base in pairs], axis=0)
         for way in ("i2t", "t2i")
     )  # (Ni,) and (Nc,)
     captions = np.bincount(owner, minlength=len(i2t))

@@ -105,9 +105,9 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
         key = (*title_of(planned), seed)
         if key in recorded and asked <= recorded[key]:
             continue
-        for one in planned:
-            lacks[one.digest, one.seed(seed)] = one.recipe.name
-            by = one.system.miner
+        for training in planned:
+            lacks[training.digest, training.seed(seed)] = training.recipe.name
+            by = training.system.miner
             if by and (by.recipe.name, by.digest, by.seed(seed)) not in recorded:
                 lacks[by.digest, by.seed(seed)] = by.recipe.name
     return {(experiment.data_named(data), *key): name for key, name in lacks.items()}
@@ -142,11 +142,12 @@ class Survey:
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
         """Read the records of a paper."""
         results = [
-            one
-            for one in outcomes(work, data, folder=folder)
-            if not gates.never(one.claim, data) and (not chosen or {work, one.claim.statement} & {*chosen})
+            outcome
+            for outcome in outcomes(work, data, folder=folder)
+            if not gates.never(outcome.claim, data)
+            and (not chosen or {work, outcome.claim.statement} & {*chosen})
         ]
-        names = dict.fromkeys([*BY_WORK[work], *(one.claim.experiment for one in results)])
+        names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
         entries = {name: ledger.used(name, data, folder) for name in names}
         everything = [entry for several in entries.values() for entry in several]
 
@@ -156,9 +157,9 @@ class Survey:
             return {key: _seconds(recipe, entries[name], everything) for key, recipe in found.items()}
 
         lacks = [
-            Lack(one, {arm: lacks_of(one.claim.experiment, arm) for arm in one.claim.arms})
-            for one in results
-            if one.judgement in ("too small to say", "not tried")
+            Lack(outcome, {arm: lacks_of(outcome.claim.experiment, arm) for arm in outcome.claim.arms})
+            for outcome in results
+            if outcome.judgement in ("too small to say", "not tried")
         ]
         return cls(len(results) - len(lacks), lacks, entries)
 

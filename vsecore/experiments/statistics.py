@@ -111,10 +111,10 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     yet, so that no verdict changes when others are added.
     """
     raised = [
-        holm([getattr(one, doubt) for one in several], questions)
+        holm([getattr(case, doubt) for case in several], questions)
         for doubt in ("equal", "beyond", "worse", "not_worse")
     ]
-    return [Doubts(one.mean, one.margin, *values) for one, *values in zip(several, *raised, strict=True)]
+    return [Doubts(case.mean, case.margin, *values) for case, *values in zip(several, *raised, strict=True)]
 
 
 def judge(left: Doubts, kind: Kind) -> Verdict:

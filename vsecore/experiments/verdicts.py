@@ -75,8 +75,8 @@ def outcomes(
         of_arms = studied(name, data, features, folder=folder)
         compared = [_Comparison.of(claim, of_arms, data) for claim in several]
         family = [claim for claim in claims(data=data) if claim.experiment == name]
-        verdicts = _by_measure([one for one in compared if one.shut == []], family, data)
-        found += [_outcome(one, verdicts[one.claim], data) for one in compared]
+        verdicts = _by_measure([case for case in compared if case.shut == []], family, data)
+        found += [_outcome(case, verdicts[case.claim], data) for case in compared]
     return found
 
 
@@ -124,7 +124,7 @@ def _by_measure(
 ) -> dict[Claim, dict[str, Verdict]]:
     """Judge each claim by each measure, with Holm's correction over all claims of its kind in the family."""
     found: dict[Claim, dict[str, Verdict]] = defaultdict(dict)
-    for measure in dict.fromkeys(measure for one in judged for measure in one.measures):
+    for measure in dict.fromkeys(measure for case in judged for measure in case.measures):
         for no_worse in (True, False):
             alike = [
                 claim
@@ -132,25 +132,25 @@ def _by_measure(
                 if measure in measures_of(data, claim.when, claim.about)
                 and (claim.kind == "no worse") == no_worse
             ]
-            asked = [one for one in judged if one.claim in alike]
-            left = corrected([one.doubts(measure) for one in asked], len(alike))
-            for one, remaining in zip(asked, left, strict=True):
-                found[one.claim][measure] = judge(remaining, one.claim.kind)
+            asked = [case for case in judged if case.claim in alike]
+            left = corrected([case.doubts(measure) for case in asked], len(alike))
+            for case, remaining in zip(asked, left, strict=True):
+                found[case.claim][measure] = judge(remaining, case.claim.kind)
     return found
 
 
-def _outcome(one: _Comparison, by_measure: Mapping[str, Verdict], data: str) -> Outcome:
-    if one.shut is None:
-        return Outcome(one.claim, {}, (), "not tried")
-    if one.first is None or one.second is None:  # it can never be judged on these data
-        return Outcome(one.claim, {}, one.shut, "too small to say")
-    by_seed = {measure: differences(one.first, one.second, measure) for measure in one.measures}
-    if one.shut:
-        return Outcome(one.claim, by_seed, one.shut, "too small to say")
-    weaker, remark = gates.weaker(one.first, one.second), ""
+def _outcome(case: _Comparison, by_measure: Mapping[str, Verdict], data: str) -> Outcome:
+    if case.shut is None:
+        return Outcome(case.claim, {}, (), "not tried")
+    if case.first is None or case.second is None:  # it can never be judged on these data
+        return Outcome(case.claim, {}, case.shut, "too small to say")
+    by_seed = {measure: differences(case.first, case.second, measure) for measure in case.measures}
+    if case.shut:
+        return Outcome(case.claim, by_seed, case.shut, "too small to say")
+    weaker, remark = gates.weaker(case.first, case.second), ""
     if gates.above_baseline(weaker, data):
-        remark = "against a baseline that failed" if weaker is one.second else "but the system itself failed"
-    return Outcome(one.claim, by_seed, [], together(list(by_measure.values())), by_measure, remark)
+        remark = "against a baseline that failed" if weaker is case.second else "but the system itself failed"
+    return Outcome(case.claim, by_seed, [], together(list(by_measure.values())), by_measure, remark)
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""VSRN: regions reason in a graph, a recurrent network reads them, and they must tell the captions."""
+"""VSRN: regions reason in a graph, a recurrent network reads them and generates the captions."""
 
 from typing import Any, Literal
 

@@ -1,6 +1,6 @@
 """Checks of an answer: that it does what the reference does, is a number, or makes a known mistake.
 
-`kinds` tells how exercises are made of them.
+`kinds` explains how exercises are built from them.
 """
 
 from __future__ import annotations

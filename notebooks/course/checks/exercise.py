@@ -7,8 +7,8 @@ returns may be an array, or lists, or of another dtype: it is first brought into
 Only an answer that leaves the work to the package, or to a function of the notebook or of another library
 that already does it, is refused (see `borrowed`).
 
-An answer that still holds the dots of the handed-out cell is not answered rather than wrong: it is dots, or a
-function that does nothing, gives dots back, or stops because it tried to work with them.
+An answer that still holds the dots of the handed-out cell counts as not answered, not as wrong: it is dots,
+or a function that does nothing, gives dots back, or stops because it tried to work with them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course.checks.borrowed import borrowed, holds_dots, is_stub
 
 ExerciseKind = Literal["predict", "compute", "code", "break", "explore"]
 """What an exercise asks for: a prediction before a cell runs, a number worked out, code written, something
-broken on purpose, or one thing changed and its effect told."""
+broken on purpose, or one thing changed and its effect described."""
 
 Difficulty = Literal["easy", "medium", "hard"]
 

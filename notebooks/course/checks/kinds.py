@@ -1,7 +1,7 @@
 """How exercises are written down: as data, from which both the judging and the tests are made.
 
-A module holds the exercises of one notebook. For each there is a reference, a maker of inputs, and a table
-of what learners are told and when::
+Each module holds the exercises of one notebook. An exercise has a reference, a function that makes inputs,
+and a table of the texts that learners get, each with the check that decides when::
 
     def k_max(x, mask, k):                                     # the reference: a right answer
         return KMaxPool(k)(x, mask)
@@ -9,7 +9,7 @@ of what learners are told and when::
     def elements(counts=(5, 4), k=2, filler=0.0):              # the inputs: a tuple of an answer's arguments;
         return *padded(counts, 5, 4, filler), k                # its defaults are the typical input
 
-    KMAX = {                                                   # named as the key
+    KMAX = {                                                   # named after the key
         "Return one vector for each row of the batch, (B, D).": shape(),
         "Without padding: the mean of each ...": same({"k": 1}, {"k": 3}, counts=[5, 5], wrong=[mean]),
         "A zero from the padding came out on top: ...": same(wrong=[zero_padded]),
@@ -29,35 +29,36 @@ of what learners are told and when::
 `code`, `compute`, `break_it`, `predict` and `explore` make exercises of the five kinds. The checks are in
 `comparing`; makers of inputs that several modules need are in `samples`.
 
-**Trials** are all checks but `like`, easiest first; each is worth a point. The answer must do what the
-reference does: return the `same`, or something of the same `shape`, or pass on the same `gradient`. Their
-keywords go to the maker of inputs, which is called anew for each call of an answer, since an answer may
-write into its arguments; a trial on several inputs has a dictionary for each. `by=` compares something made
-of the result: `same(by=lambda A: A.sum(1))` says "the shares add up to one" before the shares themselves
-are compared. For answers that are values there are `equals` and `between`; for all else `holds(lambda
-answer: ...)`. Write a predicate only where no input makes the same point.
+**Trials** are all checks except `like` and `passed`. They come easiest first; each is worth a point. An
+answer must do what the reference does: return the `same`, or something of the same `shape`, or pass on the
+same `gradient`. The keywords of a trial go to the function that makes inputs, which is called anew for each
+call of an answer, since an answer may write into its arguments; a trial on several inputs has a dictionary
+for each. `by=` compares something computed from the result: `same(by=lambda A: A.sum(1))` says "the shares
+add up to one" before the shares themselves are compared. For answers that are values there are `equals` and
+`between`; for everything else there is `holds(lambda answer: ...)`, but write such a predicate only where no
+input makes the same point.
 
-**Known mistakes** are `like(...)` of wrong functions or values. An answer makes the mistake if it returns
-the same as one of them on the typical input, or on another, `like(wrong, counts=[6])`. Where many wrong
-functions make one mistake, say what they have in common: `like(wrong, right_on={"scale": 1},
-wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the
-first mistake that fits gives its hint.
+**Known mistakes** are written as `like(...)` with wrong functions or values. An answer makes the mistake if
+it returns the same as one of them on the typical input, or on another one, as in `like(wrong, counts=[6])`.
+Where many wrong functions make one mistake, say what they have in common: `like(wrong, right_on={"scale": 1},
+wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the learner
+gets the hint of the first mistake that fits.
 
-**Wrong answers** are data of the tests too. `tests/test_checks.py` sees that the reference gets all
+**Wrong answers** are also data for the tests. `tests/test_checks.py` makes sure that the reference gets all
 points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
 passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
-wrong answer fails: one of these, or a simple one of the tests' own, which is right but on this trial's
-inputs, or another number. `shape` and `gradient` make one of the reference by themselves. So write `wrong=`
-for mistakes that people make, and where no simple answer will do. `tests/answers` holds right answers alone,
-written differently from the reference.
+wrong answer fails. That answer is one of these, or a simple one that the tests make: another number, or a
+function that is right except on this trial's inputs. `shape` and `gradient` make a wrong answer from the
+reference by themselves. So write `wrong=` for mistakes that people make, and where no simple answer will do.
+`tests/answers` holds only right answers, written differently from the reference.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
 function at the top level of the module, let it use only what is imported from other modules, under names
 other than its own, and let it call an answer by position.
 
-Four things to mind. Two equal hints in one table are one entry. `gradient` compares with the reference's
-gradient: say `exact=False` where right answers may have another one (if the reference also normalises, for
-example). Answers may be integers, lists or arrays, so begin a predicate with
+Four things to keep in mind. Two equal hints in one table are one entry. `gradient` compares with the
+reference's gradient: say `exact=False` where right answers may have another one (if the reference also
+normalises, for example). Answers may be integers, lists or arrays, so begin a predicate with
 `torch.as_tensor(answer).double()`. Learners see points, keys, hints and messages: do not change them without
 need.
 """
@@ -149,7 +150,7 @@ def _says(text: str) -> bool:
 
 
 def explore(title: str, minutes: int, **rest: Any) -> Exercise:
-    """A change of the learner's own, told as an expectation and a finding. A person reads it."""
+    """An experiment of the learner's own: an expectation and a finding, which a person reads."""
     settings = {"message": "Noted.", "solution": ("I expect no change.", "It was a little better.")}
     return _exercise("explore", title, minutes, EXPLORED, **settings | rest)
 

@@ -1,4 +1,4 @@
-"""What several notebooks' exercises try answers on."""
+"""Inputs on which the exercises of several notebooks try answers."""
 
 from __future__ import annotations
 
