@@ -229,10 +229,11 @@ def test_experiments_of_different_worlds_cannot_share_a_page(kept, monkeypatch):
 
 @pytest.mark.parametrize("work", BY_WORK)
 def test_the_summary_of_a_paper_rests_on_verdicts_that_the_records_give(work):
-    told = {outcome.claim.statement: outcome.judgement for outcome in outcomes(work, "scenes")}
-    assert {statement: told[statement] for statement, _ in WORKS[work].rests_on} == dict(WORKS[work].rests_on)
-    if not WORKS[work].rests_on:
-        assert set(told.values()) <= {"not tried", "too small to say"}, "there is something to tell"
+    judged = {outcome.claim.statement: outcome.judgement for outcome in outcomes(work, "scenes")}
+    rests_on = dict(WORKS[work].rests_on)
+    assert {statement: judged[statement] for statement in rests_on} == rests_on
+    if not rests_on:
+        assert set(judged.values()) <= {"not tried", "too small to say"}, "there is something to tell"
 
 
 def test_every_work_has_a_page_with_experiments_and_departures():

@@ -289,8 +289,9 @@ def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(
     seen = looked_at(tiny)
     extract(splits, tiny, folder, batch_size=2, device="cpu", skip_unreadable=True)
     assert sum(seen) == {"not": 8, "until the picture": 6, "whole": 0}[begun]
-    told = capsys.readouterr().err
-    assert "train: 1 picture (train3.jpg) left out" in told and "test: 1 picture (test0.jpg) left out" in told
+    message = capsys.readouterr().err
+    assert "train: 1 picture (train3.jpg) left out" in message
+    assert "test: 1 picture (test0.jpg) left out" in message
     left_out = {"train": ["train3.jpg"], "test": ["test0.jpg"]}
     assert json.loads((folder / "meta.json").read_text())["unreadable"] == left_out
     report = check_precomp(folder)

@@ -206,9 +206,11 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
         for registry in (IMAGE_ENCODERS, TEXT_ENCODERS, REASONERS, POOLS, SIMILARITIES, LOSSES)
         for name in registry
     }
-    told = "".join(f"{name} {json.dumps(of, sort_keys=True)}\n" for name, of in (content | options).items())
+    lines = [f"{name} {json.dumps(of, sort_keys=True)}\n" for name, of in (content | options).items()]
     path = Path(__file__).parent / "recipe_defaults.txt"
-    assert told == path.read_text("utf-8"), f"if a part is new, and only then: add its line to {path.name}"
+    assert "".join(lines) == path.read_text("utf-8"), (
+        f"if a part is new, and only then: add its line to {path.name}"
+    )
 
 
 def test_only_what_differs_from_the_defaults_counts_in_the_hash():

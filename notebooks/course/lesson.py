@@ -66,8 +66,8 @@ class Lesson:
         """Assert what the text says of numbers that come out of a training.
 
         Such numbers differ between processors, so a cell shows them without comparing them with a stored
-        run, and asserts what does not differ: an order, a sign, a factor. Elsewhere than at tier lesson, on
-        the scenes and from seed 0 nothing is promised, and a finding that fails is only told.
+        run, and asserts what does not differ: an order, a sign, a factor. Nothing is promised
+        except at tier lesson, on the scenes and from seed 0: elsewhere a finding that fails is only printed.
 
         Args:
             statement: the finding in words.

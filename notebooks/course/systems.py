@@ -104,11 +104,11 @@ def words_for(recipes: Mapping[str, Recipe]) -> str:
     """Say what `picture` shows, for a reader who cannot see it: where each system leaves the first."""
     rows = {name: choices(recipe) for name, recipe in recipes.items()}
     (base, first), *others = rows.items()
-    told = (
+    differences = (
         f"{name}: {', '.join(stage for stage in STAGES if row[stage] != first[stage]) or 'nothing'}"
         for name, row in others
     )
     return (
         f"A row for each system, with its parts to encode, pool, compare and learn. Coloured is what differs "
-        f"from {base}. {'; '.join(told)}."
+        f"from {base}. {'; '.join(differences)}."
     )

@@ -32,7 +32,7 @@ def tallied(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     Args:
         outcomes: of each row by its name, at least one row.
     """
-    counts = {name: Counter(one.judgement for one in several) for name, several in outcomes.items()}
+    counts = {name: Counter(outcome.judgement for outcome in several) for name, several in outcomes.items()}
     figure, axes = plt.subplots(figsize=(8.4, 1.2 + 0.34 * len(counts)))
     reached = dict.fromkeys(counts, 0)
     for verdict in get_args(Judgement):
@@ -65,9 +65,9 @@ def tallied(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
 
 def words_for(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Say what `tallied` shows, for a reader who cannot see it."""
-    told = []
+    bars = []
     for name, several in outcomes.items():
-        counts = Counter(one.judgement for one in several)
-        said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Judgement) if counts[verdict])
-        told.append(f"{name}: {said}")
-    return f"A bar for each paper and each data, divided by verdict. {'; '.join(told)}."
+        counts = Counter(outcome.judgement for outcome in several)
+        verdicts = [f"{counts[verdict]} {verdict}" for verdict in get_args(Judgement) if counts[verdict]]
+        bars.append(f"{name}: {', '.join(verdicts)}")
+    return f"A bar for each paper and each data, divided by verdict. {'; '.join(bars)}."

@@ -17,8 +17,8 @@ _PAGE = """<div style="display: flex; flex-wrap: wrap; gap: 1.2em; line-height: 
 <img class="dark-light" src="data:image/webp;base64,{picture}" alt="{alt}"
  style="width: 17em; max-width: 100%; height: auto; align-self: flex-start; border-radius: 4px">
 <div style="flex: 1 1 20em; min-width: 0">{words}</div></div>"""
-_CHOSEN = """<figure style="margin: 0"><img src="data:image/webp;base64,{picture}" alt="{told}"
- style="max-width: 100%; height: auto"><figcaption>{told}</figcaption></figure>"""
+_CHOSEN = """<figure style="margin: 0"><img src="data:image/webp;base64,{picture}" alt="{words}"
+ style="max-width: 100%; height: auto"><figcaption>{words}</figcaption></figure>"""
 
 
 def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBox:
@@ -103,8 +103,8 @@ def settings_explorer(
         """What a choice of the first settings leaves to choose; a page where nothing is left."""
         if len(chosen) == len(rows):
             picture, sentence = page(*chosen)
-            told = html.escape(sentence)
-            return ipywidgets.HTML(_CHOSEN.format(picture=_encoded(picture), told=told))
+            words = html.escape(sentence)
+            return ipywidgets.HTML(_CHOSEN.format(picture=_encoded(picture), words=words))
         buttons = list(rows.values())[len(chosen)]
         stack = ipywidgets.Stack([below((*chosen, one)) for one in buttons.options], selected_index=0)
         ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))

@@ -1,8 +1,8 @@
 """Pictures that differ in one relation alone: does a system prefer the right one, and the right caption?
 
 The scenes' knob `relations_only` makes such pictures, 2k and 2k + 1. All five captions of either are false
-of the other, and both hold the same things, so whoever knows only which things there are has to guess: chance
-is 50 %.
+of the other, and both pictures hold the same things, so a system that only knows which things there are has
+to guess: chance is 50 %.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from vsecore.scoring import Captions
 from vsecore.training import encode
 
 PICTURES = 1000
-"""How many pictures are looked at, two of them a pair."""
+"""How many pictures are compared; two of them are a pair."""
 SIDEWAYS = ("left of", "right of")
 METRICS = ("pairs_t2i", "pairs_i2t", "pairs_left_right", "pairs_other")
-"""What `pair_accuracy` gives."""
+"""The names of the numbers that `pair_accuracy` returns."""
 
 
 def relation_pairs(features: FeatureKind) -> Split:

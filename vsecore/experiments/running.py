@@ -38,9 +38,9 @@ RESULTS = results() / "experiments"
 EXTRACTED: tuple[FeatureKind, ...] = ("grid", "region", "patch")
 """The kinds of features that a folder may hold."""
 TRIAL_SECONDS = 3.0
-"""How long the steps of a recipe are tried to say how long its training will take."""
+"""For how many seconds a recipe's steps are timed, to estimate how long its training will take."""
 PATIENCE = 10
-"""How many seconds pass before a training that another process is at is asked for again."""
+"""How many seconds to wait before asking again for a training that another process is running."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class Settings:
     features: FeatureKind | None = None
     """The features for arms that do not name their own; None: the experiment's."""
     seeds: Iterable[int] = range(5)
-    """One run each, seed by seed, so that an interrupted experiment has complete comparisons."""
+    """All arms are trained from one seed before the next, so that an interrupted experiment compares like
+    with like."""
     arms: Sequence[str] = ()
-    """Only these; empty: all that can be trained at this scale and on these data."""
+    """The arms to train; empty: all that can be trained at this scale and on these data."""
     scale: Scale = "fair"
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Changes to all arms' recipes, over those of the scale."""
@@ -81,9 +82,9 @@ def run(
 
     Args:
         name: the experiment's name.
-        open_data: opens the data with the kind of features that it is given, or with what kind they have;
-            scenes in the experiment's own world, and with its name.
-        settings: how.
+        open_data: opens the data with the kind of features that it is given, or else with the kind they have.
+            Scenes must be those of the experiment's own world, under its name.
+        settings: how it is run.
         keywords: settings by name, in place of the object's.
 
     Returns:
@@ -186,7 +187,7 @@ class _Runner:
         self.settings.log(f"in all, counting once what several arms share: {total}")
 
     def recipe_of(self, system: System) -> Recipe | None:
-        """Return a system's recipe: the best on dev, of several recipes or learning rates, by the scale."""
+        """Return a system's recipe; by the scale, the best on dev of several recipes or learning rates."""
         if self.settings.scale == "fair":
             return tuning.tuned(system, self.changes, lambda name: self.tune(system, name))
         if self.settings.scale == "lesson" or len(system.recipes) == 1:
@@ -255,7 +256,7 @@ class _Runner:
         while key not in self.trained:
             try:
                 self.trained[key] = self._train(training, seed)
-            except BlockingIOError:  # another process trains the same now
+            except BlockingIOError:  # another process is training it
                 time.sleep(PATIENCE)
         return self.trained[key]
 
@@ -307,7 +308,7 @@ class _Runner:
         return cache_folder("experiments") / name
 
     def dataset(self, training: Training) -> Dataset:
-        """Return what a system is trained on: with sentence targets if it predicts them, boxes if it asks."""
+        """Return what a system is trained on: with sentence targets or boxes if it needs them."""
         opened = self.with_targets if training.recipe.predicts_targets else self.opened
         data = opened(training.system.features)
         return with_boxes(data) if training.recipe.image.boxes else data

@@ -1,4 +1,4 @@
-"""What the steps of a training show, kept beside its run: one that was killed goes on with all of it."""
+"""Numbers recorded at each step of a training and kept with its run, so that none are lost if it is killed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Observe = Callable[[Event], Mapping[str, Tensor | float]]
 
 
 class Watch:
-    """A callback of `fit` that remembers what each step shows.
+    """A callback of `fit` that records some numbers of each step.
 
     Numbers stay on their device until the run is saved, since reading one waits for a GPU.
 
     Args:
-        folder: the run's; what is remembered is written there before each checkpoint.
-        observe: what is remembered of a step.
+        folder: the run's folder; the numbers are written there before each checkpoint.
+        observe: functions that return the numbers of a step.
     """
 
     def __init__(self, folder: Path, observe: Iterable[Observe]) -> None:
@@ -39,7 +39,7 @@ class Watch:
             self.seen |= from_json(str(self.path), read_text(self.path), kind)
 
     def __call__(self, event: Event) -> None:
-        """Remember a step; one that is taken again after a kill shows the same again."""
+        """Record a step; one that is taken again after a kill gives the same numbers again."""
         if event.kind != "step":
             return
         self.seen[str(event.step)] = {"epoch": event.epoch}
@@ -51,7 +51,7 @@ class Watch:
                 json.dump(numbers, file)
 
     def steps(self) -> list[dict[str, float]]:
-        """Return what every step showed, and its epoch, in order."""
+        """Return the numbers of every step, and its epoch, in order."""
         for seen in self.seen.values():
             seen.update({name: value.item() for name, value in seen.items() if isinstance(value, Tensor)})
         return list(self.seen.values())  # type: ignore[arg-type]  # numbers by now

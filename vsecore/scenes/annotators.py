@@ -52,7 +52,7 @@ ANNOTATORS: dict[str, Annotator] = {
     "detail": Annotator((25, 50, 25, 0), (25, 55, 20, 0), 45, 25, 96, 65, 38, 60, 2, 50),
 }
 
-# how willingly a thing is spoken of, and put first
+# how readily a thing is mentioned, and put first
 _SALIENCE = {"person": 9, "animal": 7, "vehicle": 6, "toy": 5, "building": 4, "plant": 3, "sky": 2}
 _LINK_WEIGHTS = {
     "holding": 60,
@@ -127,7 +127,7 @@ class Planner:
         return units, links
 
     def _weight(self, link: Link, units: Sequence[Unit]) -> int:
-        """How willingly a relation is named; few speak of where a cloud is, or what another holds."""
+        """How readily a relation is named; few speak of where a cloud is, or what another person holds."""
         groups = [_group(self.scene, units[unit].rows[0]) for unit in (link.subject, link.object)]
         held = {j for name, _, j in self.scene.relations if name == "holding"}
         if link.relation != "holding" and not held.isdisjoint(
