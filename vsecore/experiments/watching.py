@@ -1,4 +1,4 @@
-"""Numbers recorded at each step of a training and kept with its run, so that none are lost if it is killed."""
+"""Numbers recorded at each step of a training and kept with its run, so that a kill loses none of them."""
 
 from __future__ import annotations
 
