@@ -1,5 +1,7 @@
 """Runs side by side: differences by seed, intervals over seeds and over pictures, the queries that differ."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +14,7 @@ from vsecore.experiments.compare import Retrieved, Systems, resampled
 from vsecore.training import score_split
 
 SPLIT = small_split("test", 12)
-DATA = Dataset("small", small_split("train", 20), SPLIT, SPLIT, "grid")
+DATA = Dataset("small", small_split("train", 20), SPLIT, SPLIT, "grid", network="one")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,8 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
         Systems.read(list(folders)[:2], lambda recipe: DATA)
     with pytest.raises(ValueError, match="seed 0"):
         Systems.read([next(iter(folders))] * 2, lambda recipe: DATA)
+    with pytest.raises(ValueError, match="reads features of one, and small has features of another"):
+        Systems.read(list(folders), lambda recipe: replace(DATA, network="another"))
 
 
 def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():

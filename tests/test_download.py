@@ -22,7 +22,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli
-from vsecore.data import collections, sources
+from vsecore.data import collections, files, sources
 from vsecore.data.download import _OPENER, download
 from vsecore.data.karpathy import check_photographs
 from vsecore.data.sources import COLLECTIONS, Collection
@@ -259,6 +259,16 @@ def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
     assert left(tmp_path) == ["a.zip"]
 
 
+def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: Path) -> None:
+    raw = bytearray(zipped(tmp_path / "a.zip", {"a": bytes(3_000_000)}).read_bytes())
+    at = raw.index(b"PK\x01\x02") + 24  # the size in the central directory
+    raw[at : at + 4] = (1000).to_bytes(4, "little")
+    (tmp_path / "a.zip").write_bytes(raw)
+    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
+        unpack(tmp_path / "a.zip", ("",), tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> None:
     content = {f"val/{i}": random.Random(i).randbytes(1000) for i in range(9)}
     others = {name: b"x" for name in ("a.json", "a.json.old", "b/a.json", "value/2")}
@@ -363,6 +373,22 @@ def test_check_names_every_lost_file_and_the_command_that_brings_it_back(site: S
     for name in names:
         (coco / name).unlink()
     assert check_photographs(coco).lost == ["val2014: all 12 missing"]
+
+
+def test_what_is_damaged_says_what_to_delete_and_two_processes_keep_apart(site: Site, coco: Path) -> None:
+    coco.mkdir()
+    with files.locked(coco, "is testing"), pytest.raises(BlockingIOError, match="another process"):
+        collections.get("coco", coco, base=site.address, say=str)
+    whole, site.bodies["/val2014.zip"] = site.bodies["/val2014.zip"], b"PK, or so it says"
+    with pytest.raises(ValueError, match=r"delete .*val2014.zip, and give vse data get"):
+        collections.get("coco", coco, base=site.address, only=["val2014.zip"], say=str)
+    (coco / "val2014.zip").unlink()
+    site.bodies["/val2014.zip"] = whole
+    collections.get("coco", coco, base=site.address, say=str)
+    receipt = coco / "val2014.zip.receipt.json"
+    receipt.write_text(receipt.read_text().replace("val2014/COCO_val2014_000000000003", "../3"))
+    (problem,) = check_photographs(coco).problems
+    assert f"Delete {receipt}" in problem
 
 
 def test_a_file_that_has_changed_since_its_first_download_is_refused(site: Site, coco: Path) -> None:

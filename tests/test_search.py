@@ -104,6 +104,8 @@ def test_new_changed_touched_and_removed_files_are_noticed(engine, album, tmp_pa
     served = Index.load(tmp_path / "index", engine)
     report = index.add(album)
     assert (report.added, report.changed, report.removed, report.kept) == (1, 2, 1, 12)
+    dates = {entry.path: entry.changed for entry in index.store.entries()}
+    assert dates[album / "2.png"] == (album / "2.png").stat().st_mtime_ns, "so that it is not read again"
     found = served.search("dog", k=20)  # by another process, which has not heard of it
     assert len(found) == 12 and album / "1.png" not in {one.path for one in found}
     fresh = Index.build(album, engine)

@@ -17,6 +17,7 @@ from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
 from vsecore.training import Run, load_run, score_split
 from vsecore.training.distributed import best_device
+from vsecore.training.identity import check_features
 
 DRAWS = 1000
 """How many times the pictures are drawn again, with replacement, for an interval."""
@@ -64,15 +65,14 @@ class Systems:
 
         Raises:
             ValueError: fewer than two systems, a seed twice, other pictures or captions than the
-                first's, or features of another width than a run reads.
+                first's, or features of another network than a run reads.
         """
         by_hash: dict[str, list[Retrieved]] = defaultdict(list)
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
             data = open_data(run.recipe)
-            if data.feature_dim != run.data["feature_dim"]:
-                raise ValueError(f"{folder} reads features of another width than those of {data.name!r}")
+            check_features(folder, run.data, data.name, data)
             part: Split = getattr(data, split)
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):

@@ -73,7 +73,7 @@ def mine_offline_negatives(
     if block is None:
         rows = min(len(v), ROWS)
         block = rows, max(1, budget // (BYTES * rows))
-    size = (block, block) if isinstance(block, int) else block
+    size = block if isinstance(block, tuple) else (block, block)
     memory = threading.local()  # fresh memory for each block would cost time
 
     def score(pictures: Rows, captions: Rows) -> Tensor:

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -170,9 +170,13 @@ class Store:
                         (path, *version, content, _sum(path, content)),
                     )
 
-    def touch(self, number: int, changed: int) -> None:
-        """Note when a file was written whose bytes are still the same."""
-        self._rows("UPDATE pictures SET changed = ? WHERE number = ?", changed, number)
+    def touch(self, dates: Mapping[int, int]) -> None:
+        """Note when files were written whose bytes are still the same, by their pictures' numbers."""
+        with self._transaction():
+            self._open.executemany(
+                "UPDATE pictures SET changed = ? WHERE number = ?",
+                [(changed, number) for number, changed in dates.items()],
+            )
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget pictures."""
