@@ -25,7 +25,7 @@ SMALL = {"dim": 8, "text.encoder.word_dim": 4}
 def test_recipes_from_pixels_name_the_weights_that_they_begin_with():
     """Of a bare architecture timm chooses the weights, which may be newer than the paper."""
     networks = {name: get(name).image.encoder.options["network"] for name in RECIPES if "_pixels_" in name}
-    assert len(networks) == 6 and all("." in network for network in networks.values())
+    assert len(networks) == 8 and all("." in network for network in networks.values())
     assert networks["vsepp_pixels_gru"] == networks["dive_pixels_gru"] == "resnet152.tv_in1k"
 
 

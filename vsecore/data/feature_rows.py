@@ -158,6 +158,8 @@ class FeatureRows:
     def _read_made(self) -> np.ndarray:
         """Return (n,) int64: the bytes of the file that each row was made from; 0: the row is not there."""
         try:
+            if not self.made.is_file():  # a pipe would make us wait for its other end
+                return np.zeros(self.count, np.int64)
             made = np.load(self.made, allow_pickle=False)
             if made.shape == (self.count,) and made.dtype == np.int64:
                 return np.asarray(made)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from vsecore.data.splits import FeatureKind
+from vsecore.encoders import TEXT_ENCODERS
 from vsecore.recipes import FirstRound, Recipe, get
 
 SCENES = "scenes"
@@ -96,7 +97,10 @@ def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
     in the form of `recipes.get`.
     """
     usual = {"first_round.texts": FirstRound().texts, "first_round.pictures": FirstRound().pictures}
-    recipe = get(name, {field: value for field, value in changes.items() if field not in usual})
+    shared = {field: value for field, value in changes.items() if field not in usual}
+    if not TEXT_ENCODERS.takes(get(name).text.encoder.name, "word_dim"):
+        shared.pop("text.encoder.word_dim", None)  # BERT has a width of its own
+    recipe = get(name, shared)
     if recipe.first_round is None:
         return recipe
     own = {"first_round.texts": recipe.first_round.texts, "first_round.pictures": recipe.first_round.pictures}

@@ -17,6 +17,7 @@ from vsecore.recipes import (
     small,
     thesis,
     two_ad,
+    vse_infinity,
     vsrn,
 )
 from vsecore.recipes.pvse import pvse
@@ -43,7 +44,7 @@ RECIPES: dict[str, Recipe] = {
     for recipe in (
         *(
             make(feature, text)
-            for make in (vsepp, two_ad.two_ad)
+            for make in (vsepp, two_ad.two_ad, vse_infinity.vse_infinity)
             for text in ("gru", "bert")
             for feature in ("grid", "region", "patch")
         ),
@@ -58,7 +59,11 @@ RECIPES: dict[str, Recipe] = {
         *(dive.dive(feature, "gru") for feature in _COMPARED),
         dive.dive("grid", "bert"),
         *(dive.dive("pixels", text) for text in ("gru", "bert")),
-        *(make(text) for make in (pixels.vsepp_pixels, pixels.gpo_pixels) for text in ("gru", "bert")),
+        *(
+            make(text)
+            for make in (pixels.vsepp_pixels, vse_infinity.gpo_pixels, pixels.two_ad_pixels)
+            for text in ("gru", "bert")
+        ),
         pretrained.towers("clip", "clip_base_patch32", "openai/clip-vit-base-patch32", 512),
         pretrained.towers("clip", "clip_large_patch14", "openai/clip-vit-large-patch14", 768),
         pretrained.towers("siglip", "siglip_base_patch16", "google/siglip-base-patch16-224", 768),
