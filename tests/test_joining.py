@@ -36,6 +36,12 @@ def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> No
     assert not check_precomp(tmp_path / "both").problems
 
 
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
+    with pytest.raises(FileExistsError, match="holds something already"):
+        join([one, other], one)
+
+
 def test_padding_is_not_averaged() -> None:
     pictures = np.array([[[1.0], [3.0], [99.0]], [[5.0], [99.0], [99.0]]], np.float32)
     split = Split("train", pictures, ["a", "b"], np.arange(2), ["0", "1"], np.array([2, 1]))
