@@ -301,6 +301,20 @@ def test_other_data_words_or_settings_are_another_training(tmp_path, trainings):
     assert len(trainings) == len(trained_in(tmp_path)) == 5
 
 
+@pytest.mark.parametrize(
+    ("variants", "overruled"),
+    [
+        ("", []),
+        ("+negatives_4", ["losses.adopt.negatives"]),
+        ("+max_violation", ["losses.adopt.negatives"]),
+        ("+gpo", ["image.pool", "image.pool.k"]),
+    ],
+)
+def test_a_setting_that_an_arms_variants_overrule_is_named(variants, overruled):
+    changes = {"image.pool": "kmax", "image.pool.k": "3", "losses.adopt.negatives": "2"}
+    assert running._overruled(get(f"2ad_grid_gru{variants}", changes), changes) == overruled
+
+
 def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, monkeypatch, cache):
     def record(name):
         in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=tmp_path / name)

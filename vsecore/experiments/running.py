@@ -7,6 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from vsecore.experiments.scales import WORLDS, Scale, changes_of, collection_of
 from vsecore.experiments.watching import Watch, observe_negatives
 from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
+from vsecore.recipes.plain import flatten
 from vsecore.training import describe_data, fit_in_rounds
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
 from vsecore.training.planning import duration, plan
@@ -104,6 +106,10 @@ def run(
     arms = _arms(experiment, runner, settings)
     systems = {arm: experiment.systems(arm, runner.features) for arm in arms}
     seeds = list(settings.seeds)
+    for arm, several in systems.items():
+        recipes = [recipe for system in several for recipe in system.at(runner.changes)]
+        if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, settings.changes)):
+            log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
     if settings.dry_run or settings.scale == "paper":
         runner.announce(systems, len(seeds) + (len(tuning.FIRST) if settings.scale == "fair" else 0))
     if settings.dry_run:
@@ -141,6 +147,21 @@ def _arms(experiment: Experiment, runner: _Runner, settings: Settings) -> Sequen
                 else f"arm {arm!r} has features that data {data!r} lack"
             )
     return settings.arms or [arm for arm in experiment.arms if experiment.trains_on(arm, data, kinds)]
+
+
+def _overruled(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
+    """Return the changes that a recipe does not show: its variants come after what all arms share.
+
+    Width and lists of negatives are left out, of which an arm may have a multiple of what is set.
+    """
+    changes = {name: new for name, new in changes.items() if name.split(".")[0] not in ("dim", "first_round")}
+    has = wanted = flatten(recipe.to_dict())
+    with suppress(ValueError):  # a part is not there
+        changed = recipe.override(changes)
+        if changed.hash() == recipe.hash():
+            return []
+        wanted = flatten(changed.to_dict())
+    return [field for field in changes if field not in has or has[field] != wanted[field]]
 
 
 class _Runner:
