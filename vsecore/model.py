@@ -86,8 +86,8 @@ class VSE(nn.Module):
 
         Args:
             batch: what to embed.
-            at_a_time: of how many pictures, and captions, the layers are kept for the backward pass at once;
-                None: of all. With fewer, each part is embedded, everything in between is forgotten, and the
+            at_a_time: chunk size of the encoders (gradient caching), in pictures and in captions; None: the
+                whole batch. With chunks, each part is embedded, everything in between is forgotten, and the
                 backward pass embeds the part once more. So a batch of thousands fits into little memory, and
                 still compares all with all: the gradient is that of the whole batch. Dropout is drawn part by
                 part, and the same in both passes.

@@ -59,7 +59,7 @@ class Record:
     seconds: float
     """Wall time."""
     peak_memory_gb: float
-    """Of the process, from its start."""
+    """The peak of the process since its start."""
     peak_gpu_memory_gb: float
     """0 without a GPU."""
     device: str

@@ -172,7 +172,7 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
     All shares have one colour scale, so that two tables can be compared.
 
     Args:
-        cosines: of a picture's K vectors with a caption's L, (K, L).
+        cosines: cosines of a picture's K vectors with a caption's L, (K, L).
         shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
     """
     figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))

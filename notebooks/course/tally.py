@@ -30,7 +30,7 @@ def tallied(outcomes: Mapping[str, Sequence[Outcome]]) -> Figure:
     """Draw how often each verdict came out.
 
     Args:
-        outcomes: of each row by its name, at least one row.
+        outcomes: the outcomes of each row by its name, at least one row.
     """
     counts = {name: Counter(outcome.judgement for outcome in several) for name, several in outcomes.items()}
     figure, axes = plt.subplots(figsize=(8.4, 1.2 + 0.34 * len(counts)))

@@ -25,7 +25,7 @@ class View:
     """How a network sees a photograph: as a square, the same way each time, or varied in training.
 
     Args:
-        side: of the square, in pixels.
+        side: side of the square, in pixels.
         resize: the shorter side is first brought to this many pixels, then the middle is cut out; None: the
             whole picture is squeezed into the square.
         resampling: how Pillow computes the new pixels.

@@ -108,7 +108,7 @@ class CaptionTransformer(WordEncoder):
         vocabulary_size: number of words.
         word_dim: width W of a word vector.
         dim: width D of the joint space.
-        vectors: of `WordEncoder`, such as fastText's.
+        vectors: as for `WordEncoder`, such as fastText's.
         **options: as `CaptionOptions`.
 
     Source: Yan 2019 (thesis), section 2.3: two layers, 300-dimensional fastText vectors, 48 words.

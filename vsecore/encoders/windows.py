@@ -25,7 +25,7 @@ class WindowEncoder(WordEncoder):
         vocabulary_size: number of words.
         word_dim: width of a word vector.
         dim: width D of the joint space.
-        vectors: of `WordEncoder`.
+        vectors: as for `WordEncoder`.
         window: how many words are read together, an odd number; 1: each alone.
         hidden: width of the hidden layer.
         drop: the share of the hidden layer left out in training.

@@ -63,7 +63,7 @@ class GRUEncoder(WordEncoder):
         vocabulary_size: number of words.
         word_dim: width W of a word vector.
         dim: width D of the joint space and of the state, in each direction.
-        vectors: of `WordEncoder`.
+        vectors: as for `WordEncoder`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN), section 3.4.
     """

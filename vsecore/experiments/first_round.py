@@ -30,7 +30,7 @@ def mine_for(
     """Mine the hardest negatives of a training split, all or only those that are false.
 
     Args:
-        model: of the first round, on any device.
+        model: the first round's model, on any device.
         split: what the second round trains on.
         tokenizer: the one that the model was trained with.
         texts: how many captions for each picture.
@@ -65,7 +65,7 @@ def shares_true(negatives: OfflineNegatives, truth: Tensor) -> dict[str, float]:
     """Return how many of the mined negatives are true of their anchor, in percent.
 
     Args:
-        negatives: of n pictures and Nc captions.
+        negatives: the lists of n pictures and Nc captions.
         truth: which captions are true of which pictures, (Nc, n) bool.
     """
     true = truth.numpy()

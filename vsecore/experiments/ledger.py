@@ -98,7 +98,7 @@ def epochs_to_pass(
     Args:
         system: whose epochs are counted, from 1; for one that is trained in two rounds, in the second.
         baseline: trained from the same seeds.
-        measure: of the development split; recalls are recorded only where negatives are mined.
+        measure: a measure on the development split; recalls are recorded only where negatives are mined.
 
     Returns:
         For each seed that both have, the epoch; None if none is above the baseline's best.

@@ -29,7 +29,7 @@ def scenes_of(split: Split, data: str) -> list[scenes.Picture] | None:
     """Return the scenes that a split shows; None where they are not known.
 
     Args:
-        split: of a world of scenes, from the seed 0.
+        split: a split of a world of scenes, from the seed 0.
         data: the name of the data.
     """
     if data not in WORLDS:

@@ -26,7 +26,7 @@ class LagrangeMultiplier(nn.Module):
         bound: the value that the loss should reach, > 0 (eta).
         initial: where the multiplier starts, from 0 to the maximum.
         lr: learning rate of the ascent.
-        momentum: of the ascent, in [0, 1).
+        momentum: momentum of the ascent, in [0, 1).
         dampening: how much of each new gradient the momentum leaves out, in [0, 1]; nothing of the first one,
             as in `torch.optim.SGD`.
         maximum: the multiplier's upper limit.

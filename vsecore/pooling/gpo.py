@@ -26,7 +26,7 @@ class GPO(nn.Module):
     Args:
         position_dim: width of the encoding of a place, an even number.
         hidden: width of the network's state in each direction.
-        temperature: of the softmax over the places.
+        temperature: temperature of the softmax over the places.
 
     Source: Chen et al. 2021 (VSE-infinity), section 3 and the released code.
     """

@@ -52,11 +52,11 @@ class ImageTower:
     """How a picture becomes vectors."""
 
     encoder: Part = Part("grid")
-    """Of `encoders.IMAGE_ENCODERS`."""
+    """A part of `encoders.IMAGE_ENCODERS`."""
     reasoner: Part | None = None
-    """Of `encoders.reasoning.REASONERS`; None: each element stays by itself."""
+    """A part of `encoders.reasoning.REASONERS`; None: each element stays by itself."""
     pool: Part | None = Part("mean")
-    """Of `pooling.POOLS`; None: only elements are compared."""
+    """A part of `pooling.POOLS`; None: only elements are compared."""
     element_drop: Share = 0.0
     """The share of elements left out in training."""
     boxes: bool = False
@@ -68,7 +68,7 @@ class TextTower:
     """How a caption becomes vectors."""
 
     encoder: Part = Part("gru")
-    """Of `encoders.TEXT_ENCODERS`."""
+    """A part of `encoders.TEXT_ENCODERS`."""
     reasoner: Part | None = None
     pool: Part | None = Part("mean")
     word_drop: Share = 0.0

@@ -205,7 +205,7 @@ def pretrain(
         name: "scenes-cnn" or "scenes-vit".
         pictures: how many pictures to learn from; half of them are seen in a mirror in each epoch.
         epochs: how often each is seen; None: what the network needs, see `EPOCHS`.
-        seed: of the pictures, the first weights and the order.
+        seed: decides the pictures, the first weights and the order.
         held_out: how many further pictures measure what was learned.
         batch_size: pictures a step.
         device: where to train.

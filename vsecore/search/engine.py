@@ -87,7 +87,7 @@ class Engine:
         name: what people call it, for messages.
         backbone: the network whose features the model reads; None: it reads pixels.
         source: where it comes from; None: an index built with it must be given it again.
-        dtype: of the features on which it was trained, "float16" or "float32".
+        dtype: the type of the features on which it was trained, "float16" or "float32".
 
     Raises:
         ValueError: the model compares elements, or reads features and no backbone makes them.

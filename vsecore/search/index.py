@@ -55,7 +55,7 @@ class Index:
     Args:
         engine: what turned the pictures into vectors, and now turns sentences into them.
         store: the pictures.
-        url: of a Qdrant server; None: the search runs in this process.
+        url: the address of a Qdrant server; None: the search runs in this process.
 
     Raises:
         ValueError: the index was built with another model.
@@ -96,7 +96,7 @@ class Index:
             pictures: a folder; folders in it are searched too, hidden ones are not.
             engine: embeds them.
             folder: where the index is kept; None: in memory, until `save`.
-            url: of a Qdrant server that is to hold the vectors; None: they are searched in this process.
+            url: the address of a Qdrant server for the vectors; None: they are searched in this process.
             batch_size: pictures at a time.
 
         Returns:
@@ -120,9 +120,9 @@ class Index:
         """Open an index.
 
         Args:
-            folder: of the index.
+            folder: the index's folder.
             engine: the model that it was built with; None: it is loaded from where it was.
-            url: of the Qdrant server that holds its vectors, or is to hold them; None: in this process.
+            url: the address of the Qdrant server for its vectors; None: they are searched in this process.
 
         Raises:
             FileNotFoundError: there is no index, or its model is not where it was.

@@ -70,8 +70,8 @@ class Store:
     """The pictures of an index. A number stays with a picture, and no other one ever gets it.
 
     Args:
-        folder: of the index; None: it is kept in memory.
-        facts: of a new index; None: it must be there already.
+        folder: the index's folder; None: it is kept in memory.
+        facts: what a new index says of itself; None: the index must exist already.
 
     Raises:
         FileNotFoundError: there is no index, and `facts` is None.

@@ -105,7 +105,7 @@ def tune(
     Args:
         engine: with its own source, so that its recipe is known.
         splits: from `read_captions`.
-        folder: of the new run.
+        folder: the new run's folder.
         epochs: how long.
         learning_rate: None: a fifth of the one that a run was trained with; a recipe's own for CLIP and
             SigLIP.

@@ -65,9 +65,9 @@ class QdrantServer:
     """Pictures' vectors on a server, each under its picture's number, as `Vectors` has them in memory.
 
     Args:
-        shape: of one picture: (D,), or (K, D) for a set, which is compared by MaxSim.
+        shape: the shape of one picture's vectors: (D,), or (K, D) for a set, which is compared by MaxSim.
         collection: its name in Qdrant.
-        url: of the server.
+        url: the server's address.
 
     Raises:
         OSError: the server cannot be reached.

@@ -81,7 +81,7 @@ class HandedIn:
     Attributes:
         name: the file, relative to the learner's folder.
         notebook: rebuilt from the sources of its cells alone; None if the file is no notebook.
-        digest: of the file's content.
+        digest: a digest of the file's content.
         lessons: the numbers of the course's notebooks whose exercises it should hold.
         parameters: the cell that sets the parameters, from 0; None if no cell does.
         trouble: why it cannot be run; "" if it can.

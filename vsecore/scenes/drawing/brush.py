@@ -73,8 +73,8 @@ class Brush:
     """Paints in a thing's own units: (0, 0) is its box's top left, (width, height) its bottom right.
 
     Args:
-        width: of the thing, in its own units.
-        height: of the thing, in its own units.
+        width: the thing's width, in its own units.
+        height: the thing's height, in its own units.
         across: pixels from left to right that the box will have when shown.
         down: pixels from top to bottom that it will have.
         zoom: how many times larger than 112 pixels the finished picture is.
