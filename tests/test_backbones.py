@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 import re
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -251,6 +252,18 @@ def test_a_damaged_file_of_weights_is_one_sentence(
     ) as told:
         load_backbone("test_resnet", path)
     assert "\n" not in str(told.value) and "weights_only" not in str(told.value)
+
+
+def test_weights_that_are_small_on_disk_and_large_in_memory_are_refused(tmp_path: Path) -> None:
+    torch.save({"w": torch.zeros(10**6)}, tmp_path / "plain.pth")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.pth") as plain,
+        zipfile.ZipFile(tmp_path / "w.pth", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for part in plain.infolist():
+            packed.writestr(part.filename, plain.read(part))
+    with pytest.raises(ValueError, match=r"w.pth cannot be read as weights \(it is compressed"):
+        weight_files.read(tmp_path / "w.pth")
 
 
 @pytest.mark.parametrize("known_by", ["its numbers", "its digest in timm's address"])

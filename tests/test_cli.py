@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from vsecore import cli, records
@@ -162,6 +163,12 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         run(*command, "--resume").split("test:")[1].split("run:")[0]
         == first.split("test:")[1].split("run:")[0]
     )
+
+
+def test_scenes_are_shown_as_a_picture(tmp_path, complaint):
+    run("scenes", "show", tmp_path / "scenes.png", "--count", 2, "--size", 56)
+    assert np.asarray(Image.open(tmp_path / "scenes.png")).std() > 10
+    assert "is a folder: name a file" in complaint("scenes", "show", tmp_path)
 
 
 def test_a_damaged_folder_is_reported_and_not_ready(album):

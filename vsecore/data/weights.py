@@ -149,6 +149,8 @@ def read(path: Path) -> dict[str, Any]:
             else:
                 if zipfile.is_zipfile(path):  # of which PyTorch does not compare the checksums
                     with zipfile.ZipFile(path) as archive:
+                        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
+                            raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
                         if damaged := archive.testzip():
                             raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
