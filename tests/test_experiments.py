@@ -98,6 +98,8 @@ def trainings(monkeypatch):
 
 def planned(experiment, arm, features, changes):
     """What an arm trains with these changes to its recipes."""
+    if experiment.recipe.endswith("_bert"):  # it counts no words
+        changes = {field: value for field, value in changes.items() if field != "text.encoder.minimum_count"}
     return experiment.trainings(arm, features, lambda system: only_recipe(system, changes))
 
 
