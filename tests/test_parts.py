@@ -6,7 +6,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from course import checks
 from course.checks import EXERCISES, check, exercise
 from course.checks.borrowed import borrowed, is_stub
-from course.checks.exercise import NOT_ANSWERED, Exercise, Trial, judge_answer
+from course.checks.exercise import NOT_ANSWERED, Check, Exercise, Trial, judge_answer
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
 from course.grading.plain import citations, plain_markdown
@@ -147,7 +147,7 @@ def test_what_was_left_empty_is_not_answered():
 
 
 def test_what_the_notebook_defined_above_is_no_answer():
-    trial = Trial(lambda answer: answer(1) == 2, "Twice.")
+    trial = Trial(Check(lambda answer: answer(1) == 2), "Twice.")
     task = Exercise("Double it", "code", 1, (trial,), defined_above=("twice",))
     assert judge_answer(task, lambda x: x + x).passed
     refused = judge_answer(task, lambda x: twice(x))
@@ -168,7 +168,7 @@ def test_after_a_restart_the_check_says_what_to_run_first():
 @pytest.fixture
 def doubling(monkeypatch):
     """An exercise with a right answer that stands in."""
-    trial = Trial(lambda answer: answer(3) == 6, "Twice.")
+    trial = Trial(Check(lambda answer: answer(3) == 6), "Twice.")
     task = Exercise("Double it", "code", 1, (trial,), reference=twice, message="Right, and quick.")
     monkeypatch.setitem(checks.EXERCISES, "99.double", task)
 
@@ -186,9 +186,3 @@ def test_until_then_one_that_is_right_stands_in(doubling, capsys):
     assert exercise("99.double")(tripled) is twice
     said = capsys.readouterr().out
     assert said.startswith("… Double it: 0 of 1. Twice.") and "use the solution's `tripled`." in said
-
-
-def test_an_unknown_kind_or_difficulty_is_refused():
-    for field in ("kind", "difficulty"):
-        with pytest.raises(ValueError, match=field):
-            Exercise("?", **({"kind": "code"} | {"minutes": 1, "trials": ()} | {field: "odd"}))

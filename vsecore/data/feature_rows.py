@@ -188,8 +188,11 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.n
     """Return features (m, N, F) as "float16" or "float32".
 
     Raises:
-        ValueError: one is not finite, or too large for the type; `names` says what each was made from.
+        ValueError: one is no real number, not finite, or too large for the type; `names` says what each was
+            made from.
     """
+    if features.dtype.kind not in "fiu":
+        raise ValueError(f"{names[0]} holds {features.dtype}: wanted real numbers")
     with np.errstate(over="ignore"):
         stored = features.astype(dtype)
     bad = first_not_finite(stored)
