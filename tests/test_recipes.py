@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from steps import step_of_scores
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES
+from vsecore.losses import LOSSES, adopt, info_nce, triplet
 from vsecore.pooling import (
     GPO,
     POOLS,
@@ -271,6 +272,23 @@ def test_every_pool_can_be_chosen_for_either_tower(name):
     assert model.encode_pictures(torch.randn(2, 4, 7)).vectors.shape == shape
     tokens, mask = torch.tensor([[4, 5, 6], [7, 0, 0]]), torch.tensor([[True] * 3, [True, False, False]])
     assert model.encode_captions(tokens, mask).vectors.shape == shape
+
+
+def test_the_variants_of_2ads_loss_are_what_they_say():
+    scores, pairs = 0.3 * torch.rand(150, 150, generator=torch.Generator().manual_seed(0)), torch.eye(150) > 0
+    wanted = {f"negatives_{k}": adopt(scores, margin=0.2, negatives=k) for k in (1, 4, 16, 64, 127)}
+    wanted |= {
+        "printed_rule": adopt(scores, rule="printed", margin=0.2),
+        "as_printed": adopt(scores, rule="printed", positive_in_denominator=False),
+        "without_margin": adopt(scores),
+        "info_nce": info_nce(scores),
+        "without_adopt": triplet(scores),
+        "max_violation": triplet(scores, hardest=False),  # in the first epoch
+    }
+    for variant, loss in wanted.items():
+        (part,) = get(f"2ad_grid_gru+{variant}").losses
+        found = LOSSES.build(part.name, part.options)(step_of_scores(scores, pairs))
+        torch.testing.assert_close(found, loss, msg=variant)
 
 
 def test_the_vocabulary_is_counted_as_the_recipe_says():
