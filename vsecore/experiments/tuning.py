@@ -31,8 +31,13 @@ def digest_at(system: System, name: str, changes: Mapping[str, Any], rate: float
 
 @cache
 def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tuple[Recipe, str]:
-    recipe = at_scale(name, {**dict(changes), "training.learning_rate": rate})
+    recipe = _scaled(name, changes).override({"training.learning_rate": rate})
     return recipe, recipe.hash()
+
+
+@cache
+def _scaled(name: str, changes: tuple[tuple[str, Any], ...]) -> Recipe:
+    return at_scale(name, dict(changes))
 
 
 def development_curve(entry: Record) -> list[float]:
