@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -381,23 +381,25 @@ def comparators() -> str:
         ]
         heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
         lines += [f"## {title}", table(heads, cells)]
-    others = [
-        [row.system, row.data, "; ".join(f"{called(name)} {value:g}" for name, value in found), row.read_in]
-        for row in records.published()
-        if (found := [(name, value) for name, value in row.metrics.items() if name not in records.RECALLS])
-    ]
-    lines += ["## Other measures", table(["system", "data", "measures", "read in"], others)]
+    lines.append("## Other measures")
+    others = defaultdict(list)
+    for row in records.published():
+        if names := [name for name in row.metrics if name not in records.RECALLS]:
+            values = [str(row.metrics[name]) for name in names]
+            others[row.data, *names].append([row.system, *values, row.read_in])
+    for (data, *names), rows in others.items():
+        lines += [f"On {called(data)}:", table(["system", *map(called, names), "read in"], rows)]
     return "\n\n".join(lines)
 
 
-def called(measure: str) -> str:
-    """Return what a reader calls a published measure, such as "CxC, picture to text, R@1"."""
-    for name, words in MEASURES.items():
-        measure = measure.replace(name, words)
-    return measure
+def called(name: str) -> str:
+    """Return what a reader calls a published measure or its data, such as "CxC, picture to text, R@1"."""
+    for part, words in NAMES.items():
+        name = name.replace(part, words)
+    return name
 
 
-MEASURES = {
+NAMES = {
     "eccv_": "ECCV Caption, ",
     "cxc_": "CxC, ",
     "i2t_": "picture to text, ",
@@ -410,8 +412,12 @@ MEASURES = {
     "r10": "R@10",
     "r1": "R@1",
     "r5": "R@5",
+    "eccv caption": "ECCV Caption",
+    "cxc": "CxC",
+    "coco": "COCO",
+    "flickr30k": "Flickr30K",
 }
-"""Parts of the names of measures in `assets/published.json`, and what a reader calls them."""
+"""Parts of the names of measures and data in `assets/published.json`, and what a reader calls them."""
 
 
 def _dropdown(title: str, text: str) -> str:
