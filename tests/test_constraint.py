@@ -11,7 +11,7 @@ from small import train
 from test_latent_targets import data_with_targets
 from vsecore.experiments import EXPERIMENTS, LESSON_SCALE, Arm, running
 from vsecore.experiments import run as run_experiment
-from vsecore.experiments.constraint import (
+from vsecore.experiments.watching import (
     ABOVE_BOUND,
     BOUND_MET,
     CONTRAST,
@@ -19,11 +19,11 @@ from vsecore.experiments.constraint import (
     LEFT,
     LOWEST,
     RETURNS,
+    Watch,
     asked_of,
     metrics,
-    observe,
+    observe_losses,
 )
-from vsecore.experiments.watching import Watch
 from vsecore.losses import InfoNCE
 from vsecore.losses.lagrange import Constraint
 from vsecore.recipes import get
@@ -46,7 +46,7 @@ def step(epoch, contrast, rec=None, multiplier=None, bound=0.5):
 
 def followed(*steps):
     return metrics(
-        [{"epoch": one.epoch} | {name: float(x) for name, x in observe(one).items()} for one in steps]
+        [{"epoch": one.epoch} | {name: float(x) for name, x in observe_losses(one).items()} for one in steps]
     )
 
 
@@ -93,7 +93,7 @@ def test_without_a_bound_or_a_decoder_there_is_less_to_tell():
 def test_a_training_gives_what_a_record_is_asked_for(variant, tmp_path):
     small = {"dim": 16, "text.encoder.word_dim": 8, "text.encoder.minimum_count": 1}
     small |= {"training.batch_size": 10, "training.epochs": 2}
-    wanted, watch = get(f"ltd_grid_gru{variant}", small), Watch(tmp_path, [observe])
+    wanted, watch = get(f"ltd_grid_gru{variant}", small), Watch(tmp_path, [observe_losses])
     run = train(wanted, data_with_targets(), callback=watch)
     found = metrics(watch.steps())
     assert asked_of(wanted) <= found.keys()
@@ -123,9 +123,9 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
     monkeypatch.setitem(EXPERIMENTS, "plain", plain)
     monkeypatch.setitem(EXPERIMENTS, "followed", replace(plain, follows_losses=True))
     data, keywords = data_with_targets(), {"seeds": (0,), "scale": "lesson", "folder": tmp_path}
-    settings = running.Settings(**keywords, log=lambda line: None)
+    keywords["log"] = lambda line: None
     for name in ("plain", "followed", "followed", "plain"):
-        run_experiment(name, lambda kind: data, settings)
+        run_experiment(name, lambda kind: data, **keywords)
     assert len(trained) == 2
     (entry,) = find(tmp_path)
     assert asked_of(get("ltd_grid_gru+ltd_constraint")) <= entry.metrics.keys()
@@ -137,7 +137,7 @@ def test_an_experiment_that_follows_losses_records_them_and_tunes_by_older_recor
         write(replace(entry, metrics=without), tmp_path)
 
     def record(data, **options):
-        runner = running._Runner(EXPERIMENTS["followed"], lambda kind: data, settings)
+        runner = running._Runner(EXPERIMENTS["followed"], lambda kind: data, running.Settings(**keywords))
         trainings = EXPERIMENTS["followed"].trainings("one", "grid", runner.recipe_of)
         return runner.record("one", trainings, 0, **options)
 

@@ -33,9 +33,9 @@ from vsecore.experiments import (
     studied,
     tuning,
 )
+from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import Comparison
 from vsecore.experiments.experiment import only_recipe, title_of
-from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_sums
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of

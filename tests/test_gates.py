@@ -7,7 +7,8 @@ import pytest
 from studies import LEVEL, RATES, RIDGE, ridge, study
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, missing, outcomes
-from vsecore.experiments.gates import FIRST_PLACE, Studied, Trained, late_gain, measures_of
+from vsecore.experiments.claims import FIRST_PLACE
+from vsecore.experiments.gates import Studied, Trained, late_gain, measures_of
 from vsecore.experiments.printed import printed_sums
 from vsecore.experiments.verdicts import differences
 

@@ -8,7 +8,7 @@ import torch
 
 from vsecore import scenes
 from vsecore.data.splits import Split
-from vsecore.experiments import pair_accuracy, pair_scores, pairs
+from vsecore.experiments import pair_accuracy, pair_scores
 from vsecore.experiments.pairs import METRICS, sideways_captions
 from vsecore.recipes import get
 from vsecore.training import score_split
@@ -66,9 +66,8 @@ def test_what_cannot_be_counted_is_refused(scores, sideways, named):
         pair_accuracy(scores, sideways)
 
 
-def test_the_worlds_pairs_are_told_apart_by_their_captions_and_some_by_left_and_right_alone(monkeypatch):
-    monkeypatch.setattr(pairs, "PICTURES", 40)
-    made, sideways = scenes.pictures("test", 40, relations_only=1.0), sideways_captions()
+def test_the_worlds_pairs_are_told_apart_by_their_captions_and_some_by_left_and_right_alone():
+    made, sideways = scenes.pictures("test", 40, relations_only=1.0), sideways_captions(40)
     assert sideways.shape == (20, 2, 5)
     assert 0.4 < sideways.double().mean() < 0.9
     for pair, own in itertools.product(range(20), (0, 1)):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from course.wording import seeds, signed, spread, table
 from vsecore.experiments import Claim, Outcome
-from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
-from vsecore.experiments.gates import EARLY, FIRST_PLACE
+from vsecore.experiments.claims import EARLY, FIRST_PLACE
 from vsecore.experiments.printed import printed_difference
 from vsecore.experiments.verdicts import Judgement
+from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 
 DATA = {"scenes": "drawn scenes", "flickr8k": "Flickr8k"}
 """The data that papers are tried on, and what a reader calls them."""

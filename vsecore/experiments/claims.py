@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, StringConstraints
 
 from vsecore.experiments.catalogue import get_experiment, read_asset
-from vsecore.experiments.scales import WORLDS
+from vsecore.experiments.scales import SCENES, WORLDS
+from vsecore.experiments.set_vectors import LOG_VARIANCES
+from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
 
 CLAIMS = assets() / "claims.yml"
@@ -31,21 +33,70 @@ About = Literal[
     "fall of the multiplier",
     "return of the multiplier",
 ]
-"""What a claim is about: retrieval in both directions or in one, pairs that rank first in both, pictures that
-differ in one relation, how widely the vectors of an embedding set point, the contrastive loss of the
-training, or how the training of one system went: how near its reconstruction loss came to the bound, what is
-left of its multiplier at the end, or how often that rose again from 0."""
-ALONE: dict[About, float] = {
-    "bound": 5.0,
-    "fall of the multiplier": 1.0,
-    "return of the multiplier": 0.5,
-}
-"""What a claim about one system alone is about, whose measure is held against 0; and how far from 0 is too
-little to matter, set before any verdict: percent of the bound, percent of the multiplier's highest value, and
-times that it rose from 0."""
+"""What a claim is about, see `SUBJECTS`."""
 
-FOLLOWED: frozenset[About] = frozenset({"contrastive loss", *ALONE})
-"""What is known only where an experiment follows the losses of its trainings."""
+MARGIN = 0.01
+"""Differences below this share of a measure are too small to matter; set before any verdict."""
+LOSS_MARGIN = 0.05
+"""The same for losses in training, which vary more from batch to batch."""
+FIRST_PLACE = "both_r1"
+"""The percentage of pairs whose cross-retrieval rank is 0."""
+EARLY = "early_rsum"
+"""Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a claim may be about: the measures that judge it, and when a difference in them matters."""
+
+    measures: tuple[str, ...] = ()
+    on_scenes: tuple[str, ...] = ()
+    """Those that count too where it is known which captions are true of which pictures."""
+    margin: float = MARGIN
+    """What is too small to matter, as a share of the other system's measure."""
+    absolute: bool = False
+    """Whether the margin is in the measure's own unit instead."""
+    alone: bool = False
+    """Whether it is about one system, whose measure is held against 0."""
+    followed: bool = False
+    """Whether it is known only where an experiment follows the losses of its trainings."""
+    recalls: tuple[str, ...] = ()
+    """The recalls that it adds up, which papers print; (): recalls do not tell."""
+
+    def of(self, data: str, when: When = "at the end") -> tuple[str, ...]:
+        """Return the measures that count on some data; (): the data cannot answer."""
+        if when == "early in training":
+            return (EARLY,)
+        return self.measures + (self.on_scenes if data == SCENES else ())
+
+
+def _retrieval(*ways: str) -> Subject:
+    """Retrieval is judged by the sum of its recalls and, on the truth, by mAP@R."""
+    total = "rsum" if len(ways) > 1 else f"{ways[0]}_rsum"
+    recalls = tuple(f"{way}_r{k}" for way in ways for k in (1, 5, 10))
+    return Subject((total,), tuple(f"{way}_map_at_r" for way in ways), recalls=recalls)
+
+
+def _multiplier(measure: str, margin: float) -> Subject:
+    return Subject((measure,), margin=margin, absolute=True, alone=True, followed=True)
+
+
+SUBJECTS: dict[About, Subject] = {
+    "both ways": _retrieval("i2t", "t2i"),
+    "caption retrieval": _retrieval("i2t"),
+    "image retrieval": _retrieval("t2i"),
+    "first place": Subject((FIRST_PLACE,)),
+    "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
+    "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already
+    "contrastive loss": Subject(CONTRAST, margin=LOSS_MARGIN, followed=True),
+    "bound": _multiplier(ABOVE_BOUND, 5.0),  # percent of the bound
+    "fall of the multiplier": _multiplier(LEFT, 1.0),  # percent of its highest value
+    "return of the multiplier": _multiplier(RETURNS, 0.5),  # times that it rose from 0
+}
+"""Retrieval in both directions or in one, pairs that rank first in both, pictures that differ in one
+relation, how widely the vectors of an embedding set point, the contrastive loss of the training, or how the
+training of one system went: how near its reconstruction loss came to the bound, what is left of its
+multiplier at the end, or how often that rose again from 0."""
 
 
 @dataclass(frozen=True)
@@ -82,49 +133,36 @@ class Claim:
         """The arms that it names: two, or one alone."""
         return (self.system, self.against) if self.against else (self.system,)
 
-    def check(self) -> None:
-        """Refuse a claim that cannot be tested as it stands.
+    @property
+    def subject(self) -> Subject:
+        """What it is about, and the measures of that."""
+        return SUBJECTS[self.about]
 
-        Raises:
-            ValueError: it names no experiment or arm, is about something that its experiment does not
-                measure, or its parts contradict each other.
-        """
-        experiment, said = get_experiment(self.experiment), f"{CLAIMS.name}: {self.statement!r}"
-        for arm in self.arms:
-            if arm not in experiment.arms:
-                raise ValueError(f"{said}: experiment {self.experiment!r} has no arm {arm!r}")
-        for wrong, why in (
-            (self.when != "at the end" and self.about != "both ways", "early, only both ways are recorded"),
-            (self.about == "relations" and not experiment.pairs, "its experiment does not look at relations"),
-            (
-                self.about in FOLLOWED and not experiment.follows_losses,
-                "its experiment does not follow losses",
-            ),
-            (
-                (self.against == "") != (self.about in ALONE),
-                "another arm is wanted, or none for one system alone",
-            ),
-            (
-                (self.words == "") != (self.kind == "our question"),
-                "a paper's claim has its words, our question none",
-            ),
+    def measures_of(self, data: str) -> tuple[str, ...]:
+        """Return the measures that judge it on some data."""
+        return self.subject.of(data, self.when)
+
+    def check(self) -> None:
+        """Refuse a claim that cannot be tested as it stands, with a ValueError that says why."""
+        experiment, subject = get_experiment(self.experiment), self.subject
+        for right, wanted in (
+            ({*self.arms} <= {*experiment.arms}, f"its arms must be some of {', '.join(experiment.arms)}"),
+            (self.when == "at the end" or self.about == "both ways", "early, only both ways are recorded"),
+            (self.about != "relations" or experiment.pairs, "its experiment does not look at relations"),
+            (not subject.followed or experiment.follows_losses, "its experiment does not follow losses"),
+            (bool(self.against) != subject.alone, "another arm is wanted, or none for one system alone"),
+            ((self.kind == "our question") != bool(self.words), "only a paper's claim has words"),
         ):
-            if wrong:
-                raise ValueError(
-                    f"{said} is of the kind {self.kind!r}, about {self.about} {self.when}, against "
-                    f"{self.against!r}: {why}"
-                )
+            if not right:
+                raise ValueError(f"{CLAIMS.name}: {self} cannot be tested: {wanted}")
 
 
 def claims(work: str = "", data: str = "") -> list[Claim]:
-    """Read the claims in `assets/claims.yml`.
+    """Read the claims in `assets/claims.yml`; a ValueError says where one is damaged or cannot be tested.
 
     Args:
         work: only those of this paper; "": of all.
         data: only those that are tried on this data; "": all.
-
-    Raises:
-        ValueError: an entry lacks a field, has an unknown one, or cannot be tested, see `Claim.check`.
     """
     found: list[Claim] = read_asset(CLAIMS, list[Claim])
     for claim in found:
@@ -133,33 +171,28 @@ def claims(work: str = "", data: str = "") -> list[Claim]:
     return [one for one in found if work in ("", one.work) and (everywhere or one.photographs)]
 
 
+Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
 @dataclass(frozen=True)
 class Departure:
     """One point at which a paper and its released code differ."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    work: str
+    work: Words
     """The paper's key, such as "2ad"."""
-    place: str
+    place: Words
     """Where the paper says it."""
-    printed: str
+    printed: Words
     """What the paper says."""
-    released: str
+    released: Words
     """What its code does."""
-    here: str
+    here: Words
     """What this repository does."""
 
 
 def departures(work: str = "") -> list[Departure]:
-    """Read the entries of `assets/departures.yml`, of one paper or of all.
-
-    Raises:
-        ValueError: an entry lacks a field, has an unknown one, or leaves one empty.
-    """
+    """Read the entries of `assets/departures.yml`, of one paper or of all."""
     found: list[Departure] = read_asset(DEPARTURES, list[Departure])
-    for number, departure in enumerate(found):
-        for field, words in vars(departure).items():
-            if not words.strip():
-                raise ValueError(f"{DEPARTURES.name}: [{number}].{field} is empty: wanted a few words")
     return [departure for departure in found if work in ("", departure.work)]

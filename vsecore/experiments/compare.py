@@ -12,10 +12,10 @@ import numpy as np
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments.comparison import markdown_table
+from vsecore.experiments.comparison import HEADS, markdown_table, row
 from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
-from vsecore.training import Run, load_run, score_split
+from vsecore.training import load_run, score_split
 from vsecore.training.distributed import best_device
 from vsecore.training.identity import check_features
 
@@ -36,13 +36,6 @@ class Retrieved:
     t2i: np.ndarray
     """For each caption the rank of its picture, counted from 0, (Nc,)."""
 
-    @classmethod
-    def of(cls, run: Run, split: Split) -> Retrieved:
-        """Score a split with a run's best epoch."""
-        scores = score_split(run.model.to(best_device()), split, run.tokenizer)
-        i2t, t2i = (rank.numpy() for rank in ranks(scores, split.owner))
-        return cls(run.recipe, run.seed, evaluate(scores, split.owner), i2t, t2i)
-
 
 @dataclass(frozen=True)
 class Systems:
@@ -56,7 +49,7 @@ class Systems:
     def read(
         cls, folders: Sequence[Path], open_data: Callable[[Recipe], Dataset], split: str = "test"
     ) -> Systems:
-        """Score the runs in some folders.
+        """Score the best epochs of the runs in some folders.
 
         Args:
             folders: the runs' folders.
@@ -79,7 +72,10 @@ class Systems:
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
             if run.seed in [known.seed for known in by_hash[run.recipe.hash()]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
-            by_hash[run.recipe.hash()].append(Retrieved.of(run, part))
+            scores = score_split(run.model.to(best_device()), part, run.tokenizer)
+            i2t, t2i = (rank.numpy() for rank in ranks(scores, part.owner))
+            found = Retrieved(run.recipe, run.seed, evaluate(scores, part.owner), i2t, t2i)
+            by_hash[run.recipe.hash()].append(found)
         if first is None or len(by_hash) < 2:
             raise ValueError("one system is not enough: name runs of two recipes or more")
         names = [several[0].recipe.name for several in by_hash.values()]
@@ -91,13 +87,8 @@ class Systems:
 
     def table(self) -> str:
         """Return the recalls at 1 and the rsum of each system as a Markdown table, means over its seeds."""
-        rows = []
-        for name, several in self.runs.items():
-            means = (
-                _mean([run.metrics[metric] for run in several]) for metric in ("rsum", "i2t_r1", "t2i_r1")
-            )
-            rows.append([name, str(len(several)), *means])
-        return markdown_table(["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"], rows)
+        rows = [row(name, [run.metrics for run in several]) for name, several in self.runs.items()]
+        return markdown_table(HEADS, rows)
 
     def differences(self) -> str:
         """Return the difference in rsum between each system and the first as a Markdown table.
@@ -109,21 +100,13 @@ class Systems:
         first, *others = self.runs
         rows = []
         for other in others:
-            pairs = self.paired(other, first)
-            by_seed = [run.metrics["rsum"] - base.metrics["rsum"] for run, base in pairs]
-            if not pairs:
-                rows.append([f"{other} − {first}", "0", "–", "–", "–"])
-                continue
-            ends = "–" if len(pairs) < 2 else _between(*interval(by_seed))
-            rows.append(
-                [
-                    f"{other} − {first}",
-                    str(len(pairs)),
-                    f"{statistics.mean(by_seed):+.1f}",
-                    ends,
-                    _between(*resampled(pairs, self.split.owner)),
-                ]
-            )
+            pairs, cells = self.paired(other, first), ["–", "–", "–"]
+            if pairs:
+                by_seed = [run.metrics["rsum"] - base.metrics["rsum"] for run, base in pairs]
+                ends = (interval(by_seed), resampled(pairs, self.split.owner))
+                said = ["–" if np.isnan(low) else f"{low:+.1f} to {high:+.1f}" for low, high in ends]
+                cells = [f"{statistics.mean(by_seed):+.1f}", *said]
+            rows.append([f"{other} − {first}", str(len(pairs)), *cells])
         heads = ["difference", "seeds in common", "rsum", "95 % over seeds", "95 % over pictures"]
         return markdown_table(heads, rows)
 
@@ -138,20 +121,15 @@ class Systems:
             A Markdown table. Ranks count from 1 and are medians over the seeds; those that differ by the
             largest factor stand first.
         """
-        first = next(iter(self.runs))
+        first, split = next(iter(self.runs)), self.split
         here, base = (1 + np.median([run.t2i for run in self.runs[name]], axis=0) for name in (other, first))
         gain = np.log(base / here)  # (Nc,), above 0 where the system finds the picture earlier
         order = np.argsort(-gain, kind="stable")
         chosen = [*order[:count], *order[max(count, len(order) - count) :][::-1]]
         rows = [
-            [
-                self.split.captions[row],
-                self.split.picture_ids[self.split.owner[row]],
-                f"{here[row]:g}",
-                f"{base[row]:g}",
-            ]
-            for row in chosen
-            if gain[row] != 0
+            [split.captions[c], split.picture_ids[split.owner[c]], f"{here[c]:g}", f"{base[c]:g}"]
+            for c in chosen
+            if gain[c] != 0
         ]
         return markdown_table(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
 
@@ -184,13 +162,3 @@ def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -
 def _hits(rank: np.ndarray) -> np.ndarray:
     """Return for each query how many of the three recalls count it."""
     return (rank[:, None] < np.array((1, 5, 10))).sum(1)
-
-
-def _mean(values: Sequence[float]) -> str:
-    low, high = interval(values)
-    reach = f" ± {(high - low) / 2:.1f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.1f}{reach}"
-
-
-def _between(low: float, high: float) -> str:
-    return f"{low:+.1f} to {high:+.1f}"

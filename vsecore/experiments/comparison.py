@@ -16,6 +16,7 @@ from vsecore.records import RECALLS, Record
 
 OURS, PAPERS = "#0072b2", "#d55e00"
 """The colours of our results and of the paper's, which can be told apart in colour blindness."""
+HEADS = ("system", "seeds", "rsum", "picture to text R@1", "text to picture R@1")
 
 
 @dataclass(frozen=True)
@@ -32,24 +33,20 @@ class Comparison:
     @property
     def ranked(self) -> dict[str, Sequence[Record]]:
         """The records of each system, the one with the highest mean rsum first."""
-        return dict(sorted(self.found.items(), key=lambda one: -statistics.mean(_values(one[1], "rsum"))))
+        return dict(sorted(self.found.items(), key=lambda one: -statistics.mean(_sums(one[1]))))
 
     def markdown(self) -> str:
-        """Return a Markdown table; the mean rsum is followed by ± half of its 95 % interval."""
-        heads = ["system", "seeds", "rsum", "picture to text R@1", "text to picture R@1"]
-        heads += [f"rsum in the paper, {self.printed_on}"] if self.printed_on else []
-        lines = [[*heads, "parameters", "seconds a training"]]
+        """Return a Markdown table; a mean is followed by ± half of its 95 % interval."""
+        heads = [*HEADS, *([f"rsum in the paper, {self.printed_on}"] if self.printed_on else [])]
+        lines = []
         for name, entries in self.ranked.items():
-            means = [statistics.mean(_values(entries, metric)) for metric in ("rsum", "i2t_r1", "t2i_r1")]
-            cells = [name, str(len(entries)), *(f"{mean:.1f}" for mean in means)]
-            if len(entries) > 1:
-                cells[2] += f" ± {_reach(entries):.1f}"
+            cells = row(name, [entry.metrics for entry in entries])
             if self.printed_on:
                 cells.append(f"{self.paper[name]:.1f}" if name in self.paper else "–")
             weights = entries[0].metrics.get("parameters")  # older records do not say
             seconds = statistics.median(entry.seconds for entry in entries)
             lines.append([*cells, "–" if weights is None else f"{int(weights):,}", f"{seconds:,.0f}"])
-        return markdown_table(lines[0], lines[1:])
+        return markdown_table([*heads, "parameters", "seconds a training"], lines)
 
     def csv(self) -> str:
         """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
@@ -70,11 +67,11 @@ class Comparison:
         figure = Figure(figsize=(7, 1.2 + 0.4 * len(self.found)), layout="constrained")
         axes = figure.subplots()
         for place, (name, entries) in enumerate(self.ranked.items()):
-            sums = _values(entries, "rsum")
+            sums = _sums(entries)
             axes.plot(sums, [place] * len(sums), "o", color=OURS, alpha=0.4)
             if len(sums) > 1:
-                mean = statistics.mean(sums)
-                axes.errorbar(mean, place, xerr=_reach(entries), fmt="|", color=OURS, capsize=4)
+                low, high = interval(sums)
+                axes.errorbar((low + high) / 2, place, xerr=(high - low) / 2, fmt="|", color=OURS, capsize=4)
             if name in self.paper:
                 axes.plot(self.paper[name], place, "D", color=PAPERS, fillstyle="none")
         axes.set(yticks=range(len(self.found)), yticklabels=list(self.ranked), xlabel="rsum")
@@ -86,13 +83,24 @@ class Comparison:
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """Write the table as Markdown and CSV, and the figure; return the files."""
-        texts = {".md": self.markdown() + "\n", ".csv": self.csv()}
-        for suffix, text in texts.items():
-            with write_atomically(folder / f"{name}{suffix}", "w") as file:
+        paths = [folder / f"{name}{suffix}" for suffix in (".md", ".csv", ".svg")]
+        for path, text in zip(paths, (self.markdown() + "\n", self.csv()), strict=False):
+            with write_atomically(path, "w") as file:
                 file.write(text)
-        with write_atomically(folder / f"{name}.svg") as file:
+        with write_atomically(paths[-1]) as file:
             self.figure().savefig(file, format="svg")
-        return [folder / f"{name}{suffix}" for suffix in (*texts, ".svg")]
+        return paths
+
+
+def row(name: str, metrics: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return what `HEADS` names of a system, from the metrics of each seed."""
+    cells = [name, str(len(metrics))]
+    for metric in ("rsum", "i2t_r1", "t2i_r1"):
+        values = [of_seed[metric] for of_seed in metrics]
+        low, high = interval(values)
+        reach = f" ± {(high - low) / 2:.1f}" if len(values) > 1 else ""
+        cells.append(f"{statistics.mean(values):.1f}{reach}")
+    return cells
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -100,11 +108,5 @@ def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
 
 
-def _values(entries: Sequence[Record], metric: str) -> list[float]:
-    return [entry.metrics[metric] for entry in entries]
-
-
-def _reach(entries: Sequence[Record]) -> float:
-    """Return half of the 95 % confidence interval of the mean rsum."""
-    low, high = interval(_values(entries, "rsum"))
-    return (high - low) / 2
+def _sums(entries: Sequence[Record]) -> list[float]:
+    return [entry.metrics["rsum"] for entry in entries]

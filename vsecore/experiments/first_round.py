@@ -27,10 +27,10 @@ BLOCK = 1000
 def mine_for(
     model: VSE, split: Split, tokenizer: Captions, texts: int, pictures: int, truth: Tensor | None = None
 ) -> OfflineNegatives:
-    """Mine the hardest negatives of a training split, all or only those that are false.
+    """Mine the hardest negatives of a training split with the first round's model.
 
     Args:
-        model: the first round's model, on any device.
+        model: on any device.
         split: what the second round trains on.
         tokenizer: the one that the model was trained with.
         texts: how many captions for each picture.
@@ -40,23 +40,20 @@ def mine_for(
 
     Returns:
         Fewer than asked for where the split has not as many; of false ones, as many as each anchor has.
-
-    Raises:
-        ValueError: everything is true of some anchor.
     """
     if truth is None:
         return mine(model, split, tokenizer, texts, pictures)
     scores = score_split(model, split, tokenizer)  # (n, Nc)
     scores.masked_fill_(truth.T, -torch.inf)
     scores[torch.as_tensor(split.owner), torch.arange(scores.shape[1])] = -torch.inf
-    return OfflineNegatives(_hardest(scores, texts, "picture"), _hardest(scores.T, pictures, "caption"))
+    return OfflineNegatives(_hardest(scores, texts), _hardest(scores.T, pictures))
 
 
-def _hardest(scores: Tensor, count: int, anchor: str) -> np.ndarray:
+def _hardest(scores: Tensor, count: int) -> np.ndarray:
     """Return the places of the highest scores of each row, (A, k) int32, as many as every row has."""
     fewest = int(scores.isfinite().sum(1).min())
     if fewest == 0:
-        raise ValueError(f"everything is true of some {anchor}: no negative is left to learn from")
+        raise ValueError("everything is true of some picture or caption: no negative is left to learn from")
     best = [block.topk(min(count, fewest)).indices.int() for block in scores.split(BLOCK)]
     return torch.cat(best).numpy()
 

@@ -11,37 +11,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vsecore.experiments import constraint, tuning
+from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.claims import ALONE, About, Claim, When
+from vsecore.experiments.claims import LOSS_MARGIN, MARGIN, SUBJECTS, About, Claim, When
 from vsecore.experiments.scales import SCENES
-from vsecore.experiments.set_vectors import LOG_VARIANCES
+from vsecore.experiments.watching import BOUND_MET, LOWEST, MULTIPLIERS, RECONSTRUCTIONS
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
-MARGIN = 0.01
-"""Differences below this share of a measure are too small to matter; set before any verdict. Of a variance
-whose logarithm is measured, it is this share of the variance."""
-LOSS_MARGIN = 0.05
-"""The same for losses in training, which vary more from batch to batch."""
 SEEDS = {SCENES: 5}
 """How many seeds both arms need, by data; three where none are named."""
 SEEDS_ELSEWHERE = 3
-ONE_WAY: dict[About, str] = {"caption retrieval": "i2t", "image retrieval": "t2i"}
-"""The prefix of its measures, where a claim is about one direction."""
-FIRST_PLACE = "both_r1"
-"""Judges claims about the first place: the percentage of pairs whose cross-retrieval rank is 0."""
-EARLY = "early_rsum"
-"""Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
-OF_THEIR_OWN: dict[About, tuple[str, ...]] = {
-    "first place": (FIRST_PLACE,),
-    "spread": LOG_VARIANCES,
-    "contrastive loss": constraint.CONTRAST,
-    "bound": (constraint.ABOVE_BOUND,),
-    "fall of the multiplier": (constraint.LEFT,),
-    "return of the multiplier": (constraint.RETURNS,),
-}
-"""The measures of claims that are not about recalls, the same on all data."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +48,8 @@ class Studied:
     trainings: Sequence[Trained]
     """That of its one system, or one for each member of an ensemble."""
     results: Mapping[str, Mapping[int, float]]
-    """Each measure by seed, on the test split except for `EARLY`; `i2t_rsum` and `t2i_rsum` are the sums of
-    the three recalls of a direction."""
+    """Each measure by seed, on the test split except for `claims.EARLY`; `i2t_rsum` and `t2i_rsum` are the
+    sums of the three recalls of a direction."""
     baseline: Mapping[str, float]
     """The measures of a ridge regression on its features, the best if its members have several."""
     device: str
@@ -116,22 +96,8 @@ class Shut:
 
 
 def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:
-    """Return the measures that count on some data; none for a claim about relations where there are no pairs.
-
-    On the scenes, whose truth is known, mAP@R on it counts as much as the recalls. In one direction, the
-    measures are the sum of its three recalls and its mAP@R.
-    """
-    if when == "early in training":
-        return (EARLY,)
-    if about in OF_THEIR_OWN:
-        return OF_THEIR_OWN[about]
-    if about == "relations":  # only the scenes have pictures that differ in one relation alone
-        return ("pairs_t2i", "pairs_i2t") if data == SCENES else ()
-    on_truth = ("i2t_map_at_r", "t2i_map_at_r") if data == SCENES else ()
-    if about == "both ways":
-        return ("rsum", *on_truth)
-    way = ONE_WAY[about]
-    return (f"{way}_rsum", *(measure for measure in on_truth if measure.startswith(way)))
+    """Return the measures that judge a claim on some data; (): the data cannot answer."""
+    return SUBJECTS[about].of(data, when)
 
 
 def seeds_wanted(data: str) -> int:
@@ -147,7 +113,7 @@ def never(claim: Claim, data: str) -> Shut | None:
             if experiment.arms[arm].only_false:
                 return Shut("no known truth", "which captions are true of which pictures is not known")
             return Shut("one kind of features", f"{arm} has features that these data lack")
-    if measures_of(data, about=claim.about):
+    if claim.measures_of(data):
         return None
     return Shut("no known truth", "no two of these pictures are known to differ in one relation alone")
 
@@ -213,7 +179,7 @@ def levelled(arm: Studied) -> Shut | None:
             continue
         if not training.curves:
             return Shut(f"length of {arm.arm}", f"no epochs of {training.name} are recorded")
-        curve = [statistics.mean(epoch) for epoch in zip(*training.curves, strict=True)]
+        curve = _mean_curve(training.curves)
         gain = late_gain(curve)
         if gain >= LEVELLED:
             why = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
@@ -245,10 +211,10 @@ def _has_baseline(arm: Studied, data: str) -> bool:
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     """Check that both arms were trained from the same seeds, five on the scenes, three on photographs."""
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds
-    if len(shared) >= wanted:
+    lacking = wanted - len(shared)
+    if lacking <= 0:
         return None
-    lacking = wanted - len(shared)  # a seed that one arm already has costs one training, a new one two
-    of_first = min(lacking, len(first.seeds - shared))
+    of_first = min(lacking, len(first.seeds - shared))  # a seed that one arm has costs one training
     of_second = min(lacking - of_first, len(second.seeds - shared))
     counts = ((lacking - of_first, first), (lacking - of_second, second))
     trainings = sum(count * len(arm.trainings) for count, arm in counts)
@@ -276,8 +242,8 @@ def far_enough(arm: Studied, about: About) -> Shut | None:
     trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
     yet.
     """
-    unmet = [seed for seed, epoch in arm.results.get(constraint.BOUND_MET, {}).items() if not epoch]
-    above = [seed for seed, lowest in arm.results.get(constraint.LOWEST, {}).items() if lowest > 0]
+    unmet = [seed for seed, epoch in arm.results.get(BOUND_MET, {}).items() if not epoch]
+    above = [seed for seed, lowest in arm.results.get(LOWEST, {}).items() if lowest > 0]
     for fails, gate, what, of_seeds in (
         (about == "fall of the multiplier", "bound", "it was not met", unmet),
         (about == "return of the multiplier", "multiplier", "it was never at 0", above),
@@ -286,9 +252,9 @@ def far_enough(arm: Studied, about: About) -> Shut | None:
             which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
             return _twice_as_long(arm, arm.trainings, f"{gate} of {arm.arm}", f"{what} with {which}")
     if about == "fall of the multiplier":
-        return _settled(arm, constraint.MULTIPLIERS, "multiplier", ALONE[about] / 100)
+        return _settled(arm, MULTIPLIERS, "multiplier", SUBJECTS[about].margin / 100)
     if about == "bound":
-        return _settled(arm, constraint.RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN)
+        return _settled(arm, RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN)
     return None
 
 
@@ -297,10 +263,9 @@ def _settled(arm: Studied, begins: str, what: str, allowed: float) -> Shut | Non
 
     It looks at the mean over the seeds.
     """
-    curves = list(arm.epochs(begins).values())
-    if not curves or all(training.full_length for training in arm.trainings):
+    curve = _mean_curve(list(arm.epochs(begins).values()))
+    if not curve or all(training.full_length for training in arm.trainings):
         return None
-    curve = [statistics.mean(epoch) for epoch in zip(*curves, strict=True)]
     changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (max(curve) or 1.0)
     if changed < allowed:
         return None
@@ -313,6 +278,10 @@ def _twice_as_long(arm: Studied, systems: Sequence[Trained], gate: str, why: str
     each = len(tuning.FIRST) + len(arm.seeds) - 1
     seconds = sum(system.seconds for system in systems)
     return Shut(gate, why, each * len(systems), 2 * each * seconds)
+
+
+def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
+    return [statistics.mean(epoch) for epoch in zip(*curves, strict=True)]
 
 
 def _before_last_third(curve: Sequence[float]) -> int:

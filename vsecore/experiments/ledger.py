@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +12,18 @@ from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
+from vsecore.experiments.claims import EARLY, SUBJECTS
 from vsecore.experiments.experiment import Experiment, System, Training, only_recipe, title_of
-from vsecore.experiments.gates import EARLY, ONE_WAY, Studied, Trained, measures_of
+from vsecore.experiments.gates import Studied, Trained, measures_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
+
+Study = tuple[dict[str, Studied], list[Record]]
+"""What is recorded about arms, and the records: theirs, and those of all learning rates that were tried."""
+WORDS = "words and precision"
 
 
 def studied(
@@ -33,8 +36,7 @@ def studied(
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
     Records are set side by side only if they come from the same features, captions and word vectors, in the
-    same precision. If there are several such groups of records, the one with the most arms is taken; on a
-    tie the one with the most trainings, and then the newest.
+    same precision: those that most records have.
 
     Args:
         name: the experiment's name.
@@ -42,12 +44,8 @@ def studied(
         features: the kind of features; None: the experiment's.
         scale: "fair" or "lesson".
         folder: the folder of records.
-
-    Raises:
-        ValueError: the experiment is unknown.
     """
-    arms = {arm: (name, arm) for arm in get_experiment(name).arms}
-    return side_by_side(arms, data, features, scale, folder)
+    return side_by_side(_arms(name), data, features, scale, folder)
 
 
 def side_by_side(
@@ -61,17 +59,13 @@ def side_by_side(
 
     Arms are given as an experiment and one of its arms, by the name that each has here. Trainings in other
     worlds, or on other features, are left out.
-
-    Raises:
-        ValueError: an experiment is unknown.
     """
-    return _fullest_study(arms, data, features, scale, folder).found
+    return _study(arms, data, features, scale, folder)[0]
 
 
 def used(name: str, data: str, folder: Path = RESULTS) -> list[Record]:
     """Return the records of fair trainings that `studied` takes, those at other learning rates too."""
-    arms = {arm: (name, arm) for arm in get_experiment(name).arms}
-    return _fullest_study(arms, data, None, "fair", folder).used
+    return _study(_arms(name), data, None, "fair", folder)[1]
 
 
 def measured(
@@ -112,145 +106,110 @@ def epochs_to_pass(
     }
 
 
-@dataclass(frozen=True)
-class _Study:
-    """What some records say about arms."""
-
-    found: dict[str, Studied]
-    used: list[Record]
-    """The records of the arms, and of all learning rates that were tried for them."""
-
-    def fullness(self) -> tuple[int, int, str]:
-        """How much it covers: the arms, their trainings, and the date of its newest record."""
-        seeds = sum(len(arm.seeds) for arm in self.found.values())
-        return len(self.found), seeds, max((entry.date for entry in self.used), default="")
+def _arms(name: str) -> dict[str, tuple[str, str]]:
+    return {arm: (name, arm) for arm in get_experiment(name).arms}
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """What records must share to be set side by side."""
-
-    fingerprints: Mapping[str, str]
-    """The digests of features and captions, by the kind of features."""
-    precision: str
-    vectors: str
-    """The digest of the word vectors."""
-
-    @classmethod
-    def all_of(cls, entries: Iterable[Record]) -> list[_Origin]:
-        """Return where records come from: every choice of one fingerprint for each kind of features."""
-        fingerprints, settings = defaultdict(set), set()
-        for entry in entries:
-            for source in _sources(entry):
-                fingerprints[source["feature_kind"]].add(source["fingerprint"])
-                settings.add((entry.precision, source["vectors"]))
-        return [
-            cls(dict(zip(fingerprints, chosen, strict=True)), *setting)
-            for chosen in itertools.product(*map(sorted, fingerprints.values()))
-            for setting in sorted(settings)
-        ]
-
-    def has(self, entry: Record) -> bool:
-        """Whether a record comes from here. Records without features, such as those of benchmarks, do not."""
-        return all(
-            "feature_kind" in source
-            and self.fingerprints.get(source["feature_kind"], source["fingerprint"]) == source["fingerprint"]
-            and (entry.precision, source.get("vectors")) == (self.precision, self.vectors)
-            for source in _sources(entry)
-        )
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Reads the records of an experiment on some data."""
-
-    experiment: Experiment
-    data: str
-    features: FeatureKind
-    scale: Scale
-    entries: Sequence[Record]
-
-    def study(self, origin: _Origin | None = None) -> _Study:
-        """Collect what the records say about each arm, only those of one origin if it is given."""
-        changes = changes_of(self.scale, self.data)
-        trained = [
-            entry
-            for entry in self.entries
-            if entry.name not in (BASELINE, ORACLE) and (origin is None or origin.has(entry))
-        ]
-        used: dict[int, Record] = {}
-        known: dict[tuple[str, str, int], dict[float, float]] = {}
-
-        def tried(system: System, name: str) -> dict[float, float]:
-            key = name, system.negatives, system.times_as_wide
-            if key not in known:
-                by_rate = tuning.recorded(system, name, changes, trained)
-                used.update({id(entry): entry for several in by_rate.values() for entry in several})
-                known[key] = tuning.tried(by_rate)
-            return known[key]
-
-        def recipe_of(system: System) -> Recipe | None:
-            if self.scale == "lesson":
-                return only_recipe(system, changes)
-            return tuning.tuned(system, changes, lambda name: tried(system, name))
-
-        found: dict[str, Studied] = {}
-        for arm in self.experiment.arms:
-            planned = self.experiment.trainings(arm, self.features, recipe_of)
-            title = title_of(planned) if planned else ("", "")
-            own = [entry for entry in trained if (entry.name, entry.config_hash) == title]
-            if own:
-                used.update({id(entry): entry for entry in own})
-                trainings = [_trained(one, trained, tried(one.system, one.recipe.name)) for one in planned]
-                baseline = self._baseline(own)
-                found[arm] = Studied(arm, trainings, _by_seed(own), baseline, own[0].device, title)
-        return _Study(found, list(used.values()))
-
-    def _baseline(self, own: Iterable[Record]) -> dict[str, float]:
-        """Return the linear baseline's measures on an arm's features, the best of several; {}: unknown."""
-        wanted = {
-            (source["fingerprint"], source["feature_kind"]) for entry in own for source in _sources(entry)
-        }
-        known = {
-            (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics
-            for entry in self.entries
-            if entry.name == BASELINE
-        }
-        if not wanted <= known.keys():
-            return {}
-        return {
-            measure: max(known[features][measure] for features in wanted)
-            for measure in measures_of(self.data)
-            if all(measure in known[features] for features in wanted)
-        }
-
-
-def _fullest_study(
+def _study(
     arms: Mapping[str, tuple[str, str]], data: str, features: FeatureKind | None, scale: Scale, folder: Path
-) -> _Study:
-    """Return the study of arms, by the names that they have here, whose records may be set side by side."""
-    worlds: dict[str, dict[str, _Reader]] = defaultdict(dict)
-    for name in dict.fromkeys(name for name, _ in arms.values()):
-        experiment = get_experiment(name)
-        world = experiment.data_named(data)
-        entries = records.find(folder, data=world) if folder.is_dir() else []
-        kind = features or experiment.features_on(data)
-        worlds[world][name] = _Reader(experiment, data, kind, scale, entries)
-    studies = []
-    for readers in worlds.values():
-        everything = {name: reader.study() for name, reader in readers.items()}
-        origins = _Origin.all_of(entry for study in everything.values() for entry in study.used)
-        for origin in origins:
-            of_origin = everything
-            if len(origins) > 1:
-                of_origin = {name: reader.study(origin) for name, reader in readers.items()}
-            found = {
-                called: of_origin[name].found[arm]
-                for called, (name, arm) in arms.items()
-                if name in of_origin and arm in of_origin[name].found
-            }
-            studies.append(_Study(found, [entry for study in of_origin.values() for entry in study.used]))
-    return max(studies, key=_Study.fullness, default=_Study({}, []))
+) -> Study:
+    """Return what is recorded about arms, those of the world that most of them have."""
+    placed = {called: (get_experiment(name), arm) for called, (name, arm) in arms.items()}
+    worlds = Counter(experiment.data_named(data) for experiment, _ in placed.values())
+    world = worlds.most_common(1)[0][0]
+    wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
+    entries = records.find(folder, data=world) if folder.is_dir() else []
+    study = _read(wanted, data, features, scale, entries)
+    shared = _shared(study[1])
+    if all(_has(entry, shared) for entry in study[1]):
+        return study
+    baselines = [entry for entry in entries if entry.name == BASELINE]
+    return _read(
+        wanted, data, features, scale, [*baselines, *(entry for entry in entries if _has(entry, shared))]
+    )
+
+
+def _read(
+    arms: Mapping[str, tuple[Experiment, str]],
+    data: str,
+    features: FeatureKind | None,
+    scale: Scale,
+    entries: Sequence[Record],
+) -> Study:
+    """Collect what records say about each arm."""
+    changes, used = changes_of(scale, data), dict[int, Record]()
+    trained = [entry for entry in entries if entry.name not in (BASELINE, ORACLE)]
+    known: dict[tuple[str, str, int], dict[float, float]] = {}
+
+    def tried(system: System, name: str) -> dict[float, float]:
+        key = name, system.negatives, system.times_as_wide
+        if key not in known:
+            by_rate = tuning.recorded(system, name, changes, trained)
+            used.update({id(entry): entry for several in by_rate.values() for entry in several})
+            known[key] = tuning.tried(by_rate)
+        return known[key]
+
+    def recipe_of(system: System) -> Recipe | None:
+        if scale == "lesson":
+            return only_recipe(system, changes)
+        return tuning.tuned(system, changes, lambda name: tried(system, name))
+
+    found: dict[str, Studied] = {}
+    for called, (experiment, arm) in arms.items():
+        planned = experiment.trainings(arm, features or experiment.features_on(data), recipe_of)
+        title = title_of(planned) if planned else ("", "")
+        own = [entry for entry in trained if (entry.name, entry.config_hash) == title]
+        if own:
+            used.update({id(entry): entry for entry in own})
+            trainings = [_trained(one, trained, tried(one.system, one.recipe.name)) for one in planned]
+            baseline = _baseline(own, entries, measures_of(data))
+            found[called] = Studied(arm, trainings, _by_seed(own), baseline, own[0].device, title)
+    return found, list(used.values())
+
+
+def _sources(entry: Record) -> Sequence[dict[str, Any]]:
+    """Return the data of each of a record's systems."""
+    sources: Sequence[dict[str, Any]] = entry.data.get("members", [entry.data])
+    return sources
+
+
+def _origin(entry: Record) -> dict[str, Any]:
+    """Return what records must share to be set side by side: words, precision, and each kind's features."""
+    sources = _sources(entry)
+    fingerprints = {source.get("feature_kind", ""): source.get("fingerprint") for source in sources}
+    return fingerprints | {WORDS: (sources[0].get("vectors"), entry.precision)}
+
+
+def _has(entry: Record, shared: Mapping[str, Any]) -> bool:
+    return all(shared.get(what, own) == own for what, own in _origin(entry).items())
+
+
+def _shared(entries: Sequence[Record]) -> dict[str, Any]:
+    """Return what most records have of that which they must share."""
+    shared: dict[str, Any] = {}
+    for what in (WORDS, *sorted({kind for entry in entries for kind in _origin(entry)} - {WORDS})):
+        origins = [_origin(entry) for entry in entries if _has(entry, shared)]
+        counts = Counter(origin[what] for origin in origins if what in origin)
+        if counts:
+            shared[what] = counts.most_common(1)[0][0]
+    return shared
+
+
+def _baseline(own: Iterable[Record], entries: Iterable[Record], measures: Iterable[str]) -> dict[str, float]:
+    """Return the linear baseline's measures on an arm's features, the best of several; {}: unknown."""
+    known = {
+        (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics
+        for entry in entries
+        if entry.name == BASELINE
+    }
+    wanted = {(source["fingerprint"], source["feature_kind"]) for entry in own for source in _sources(entry)}
+    if not wanted <= known.keys():
+        return {}
+    return {
+        measure: max(known[features][measure] for features in wanted)
+        for measure in measures
+        if all(measure in known[features] for features in wanted)
+    }
 
 
 def _by_seed(entries: Iterable[Record]) -> dict[str, dict[int, float]]:
@@ -259,10 +218,10 @@ def _by_seed(entries: Iterable[Record]) -> dict[str, dict[int, float]]:
     for entry in entries:
         for metric, value in entry.metrics.items():
             metrics[metric][entry.seed] = value
-        for way in ONE_WAY.values():
-            recalls = [f"{way}_r{k}" for k in (1, 5, 10)]
-            if entry.metrics.keys() >= {*recalls}:
-                metrics[f"{way}_rsum"][entry.seed] = sum(entry.metrics[recall] for recall in recalls)
+        for subject in (SUBJECTS["caption retrieval"], SUBJECTS["image retrieval"]):
+            if entry.metrics.keys() >= {*subject.recalls}:
+                total = sum(entry.metrics[recall] for recall in subject.recalls)
+                metrics[subject.measures[0]][entry.seed] = total
         if curve := tuning.development_curve(entry):
             metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
     return metrics
@@ -279,9 +238,3 @@ def _trained(planned: Training, entries: Iterable[Record], tried: Mapping[float,
         recipe.training.epochs >= get(recipe.name).training.epochs,
         statistics.median(entry.seconds for entry in own) if own else 0.0,
     )
-
-
-def _sources(entry: Record) -> Sequence[dict[str, Any]]:
-    """Return the data of each of a record's systems."""
-    sources: Sequence[dict[str, Any]] = entry.data.get("members", [entry.data])
-    return sources

@@ -55,9 +55,6 @@ def missing(
         data: the name of the data.
         seconds: how long a training takes, for arms that have none. `nan`: nobody knows yet.
         entries: what is recorded of the experiment, see `ledger.used`.
-
-    Returns:
-        An empty list if the claim is judged.
     """
     if outcome.judgement != "not tried":
         return list(outcome.shut)
@@ -76,14 +73,11 @@ def missing(
 
 
 def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Record]) -> dict[Key, str]:
-    """List the fair trainings that an arm lacks, if the best rates are those that look best so far.
+    """Return the fair trainings that an arm lacks, each with its recipe's name.
 
-    Each recipe is tried at three rates or more from one seed; the other seeds follow. An arm
-    whose negatives are mined lacks what its miner lacks, and an ensemble all its members, whose runs may
-    still be kept.
-
-    Returns:
-        The name of each training's recipe.
+    The best rates are taken to be those that look best so far. Each recipe is tried at three rates or more
+    from one seed; the other seeds follow. An arm whose negatives are mined lacks what its miner lacks, and an
+    ensemble all its members, whose runs may still be kept.
     """
     changes, lacks = changes_of("fair", data), dict[tuple[str, int], str]()
     recorded = {(entry.name, entry.config_hash, entry.seed): entry.metrics.keys() for entry in entries}
@@ -140,7 +134,7 @@ class Survey:
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
-        """Read the records of a paper."""
+        """Read the records of a paper; chosen: only these claims, by statement, or all by the work."""
         results = [
             outcome
             for outcome in outcomes(work, data, folder=folder)
@@ -172,7 +166,7 @@ class Survey:
 def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -> float:
     """Return how long a training takes: as others of its recipe, else of its experiment, else of any."""
     own = [entry for entry in its if entry.name == recipe]
-    taken = next(filter(None, (own, its, everything)), [])
+    taken = own or its or everything
     return statistics.median(entry.seconds for entry in taken) if taken else math.nan
 
 
@@ -205,15 +199,6 @@ def _hours(trainings: Mapping[Key, float]) -> str:
     return "unknown" if math.isnan(total) else f"{total / 3600:.1f}"
 
 
-@dataclass(frozen=True)
-class _Job:
-    """An arm that lacks trainings."""
-
-    experiment: str
-    arm: str
-    trainings: Mapping[Key, float]
-
-
 def train_missing(
     works: Sequence[str],
     data: str,
@@ -237,52 +222,53 @@ def train_missing(
         jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
         log: called with a line about what comes next, and about an arm that cannot be trained.
     """
-    done, at_work = set[tuple[str, str]](), dict[Future[None], _Job]()
+    done, at_work = set[tuple[str, str]](), dict[Future[None], tuple[str, str, Mapping[Key, float]]]()
     with executor(jobs) as pool:
         while True:
             lacks = [lack for work in works for lack in Survey.of(work, data, folder, chosen).open]
-            open_now = [lack for lack in lacks if lack.trainings]
-            left = {key: seconds for lack in open_now for key, seconds in lack.trainings.items()}
-            for job in _in_order(open_now):
-                busy = {key for other in at_work.values() for key in other.trainings}
-                if len(at_work) == jobs or (job.experiment, job.arm) in done or busy & job.trainings.keys():
+            left = {key: seconds for lack in lacks for key, seconds in lack.trainings.items()}
+            for name, arm, trainings in _in_order(lacks):
+                busy = {key for *_, others in at_work.values() for key in others}
+                if len(at_work) == jobs or (name, arm) in done or busy & trainings.keys():
                     continue
-                done.add((job.experiment, job.arm))
-                where = partial(open_data, at or get_experiment(job.experiment).data_named(data))
-                at_work[pool.submit(_train, job, where, gates.seeds_wanted(data), folder)] = job
+                done.add((name, arm))
+                where = partial(open_data, at or get_experiment(name).data_named(data))
+                started = pool.submit(_train, name, arm, where, gates.seeds_wanted(data), folder)
+                at_work[started] = name, arm, trainings
                 log(
-                    f"next: {job.arm} of {job.experiment}, {len(job.trainings)} trainings in "
-                    f"{_hours(job.trainings)} hours; all {len(left)} take {_hours(left)} hours, "
-                    f"shared by {jobs} processes"
+                    f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
+                    f"all {len(left)} take {_hours(left)} hours, shared by {jobs} processes"
                 )
             if not at_work:
                 return
             for ended in wait(at_work, return_when=FIRST_COMPLETED).done:
-                job = at_work.pop(ended)
+                name, arm, _ = at_work.pop(ended)
                 try:
                     ended.result()
                 except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
-                    log(f"{job.arm} of {job.experiment} is left: {error}")
+                    log(f"{arm} of {name} is left: {error}")
 
 
-def _in_order(lacks: Iterable[Lack]) -> list[_Job]:
-    """Return the arms that lack something, those of the claim with the shortest trainings first."""
+def _in_order(lacks: Iterable[Lack]) -> list[tuple[str, str, Mapping[Key, float]]]:
+    """Return the arms that lack trainings, those of the claim with the shortest first."""
 
     def cost(lack: Lack) -> tuple[float, int]:
         total = sum(lack.trainings.values())
         return (math.inf if math.isnan(total) else total), len(lack.trainings)
 
     return [
-        _Job(lack.outcome.claim.experiment, arm, trainings)
+        (lack.outcome.claim.experiment, arm, trainings)
         for lack in sorted(lacks, key=cost)
         for arm, trainings in lack.arms.items()
         if trainings
     ]
 
 
-def _train(job: _Job, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path) -> None:
+def _train(
+    name: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
+) -> None:
     log = partial(print, flush=True)
-    run(job.experiment, open_data, arms=[job.arm], seeds=range(seeds), folder=folder, log=log)
+    run(name, open_data, arms=[arm], seeds=range(seeds), folder=folder, log=log)
 
 
 def executor(jobs: int) -> Executor:

@@ -33,30 +33,24 @@ def relation_pairs(features: FeatureKind) -> Split:
     return scenes.load(train=1, dev=1, test=PICTURES, features=features, relations_only=1.0).test
 
 
-def sideways_captions() -> Tensor:
+@cache
+def sideways_captions(count: int = PICTURES) -> Tensor:
     """Return which captions of `relation_pairs` only left or right makes false of the other picture.
 
     Returns:
         (P, 2, C) bool, for each pair, picture of it and caption of this picture.
     """
-    return _sideways_captions(PICTURES)
-
-
-@cache
-def _sideways_captions(count: int) -> Tensor:
     made = scenes.pictures("test", count, relations_only=1.0)
-    others = [made[number ^ 1] for number in range(count)]  # 2k + 1 for 2k, and the other way round
+
+    def needs_sideways(form: scenes.Form, other: scenes.Scene) -> bool:
+        rest = tuple(relation for relation in form.relations if relation[0] not in SIDEWAYS)
+        return scenes.holds(replace(form, relations=rest), other)
+
     found = [
-        [_needs_sideways(caption.form, other.scene) for caption in own.captions]
-        for own, other in zip(made, others, strict=True)
+        [needs_sideways(caption.form, made[number ^ 1].scene) for caption in own.captions]  # 2k and 2k + 1
+        for number, own in enumerate(made)
     ]
     return torch.tensor(found).view(count // 2, 2, -1)
-
-
-def _needs_sideways(form: scenes.Form, other: scenes.Scene) -> bool:
-    """Whether a sentence that is false of a scene becomes true without its left and right."""
-    rest = tuple(relation for relation in form.relations if relation[0] not in SIDEWAYS)
-    return scenes.holds(replace(form, relations=rest), other)
 
 
 @torch.inference_mode()
@@ -97,29 +91,20 @@ def pair_accuracy(
         `pairs_t2i`: of each caption, the right picture of two. `pairs_i2t`: of each picture, one of its own
         captions before one of the other's, over all C x C couples. With `sideways` also `pairs_left_right`
         and `pairs_other`: `pairs_t2i` of these captions and of all others, as far as there are some.
-
-    Raises:
-        ValueError: a shape or type is wrong, or a score is NaN.
     """
     if scores.shape[1] != 2 or scores.isnan().any():
         raise ValueError(f"scores is {tuple(scores.shape)}, or has NaN: it must be numbers, (P, 2, 2, C)")
     own = scores.diagonal(dim1=1, dim2=2).movedim(2, 1)  # (P, 2, C)   picture w, captions of w
     crossed = scores.flip(1).diagonal(dim1=1, dim2=2).movedim(2, 1)  # the other picture, captions of w
-    to_picture = _preferred(own, crossed)  # (P, 2, C)
     foreign = crossed.flip(1)  # (P, 2, C)   picture w, captions of the other
+    to_picture = _preferred(own, crossed)  # (P, 2, C)
     to_text = _preferred(own[..., :, None], foreign[..., None, :])  # (P, 2, C, C)
-    found = {"pairs_t2i": _percent(to_picture), "pairs_i2t": _percent(to_text)}
+    found = {"pairs_t2i": to_picture, "pairs_i2t": to_text}
     if sideways is not None:
-        for name, chosen in (("pairs_left_right", sideways), ("pairs_other", ~sideways)):
-            if chosen.any():
-                found[name] = _percent(to_picture[chosen])
-    return found
+        found |= {"pairs_left_right": to_picture[sideways], "pairs_other": to_picture[~sideways]}
+    return {name: 100 * float(hits.mean()) for name, hits in found.items() if len(hits)}
 
 
 def _preferred(right: Tensor, wrong: Tensor) -> Tensor:
     """Return 1 where the right one scores higher, 1/2 where both score the same, else 0."""
     return (right > wrong).double() + (right == wrong).double() / 2
-
-
-def _percent(hits: Tensor) -> float:
-    return 100 * float(hits.mean())

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from vsecore import records
 from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.claims import FOLLOWED, About, Claim
+from vsecore.experiments.claims import SUBJECTS, About, Claim
 from vsecore.experiments.experiment import Experiment
-from vsecore.experiments.gates import ONE_WAY
 
 TEST_PICTURES = {
     "flickr30k, 1,000 test pictures": "Flickr30K",
@@ -19,19 +18,17 @@ TEST_PICTURES = {
     "flickr8k, 1,000 test pictures": "Flickr8k",
 }
 """Short names of the test pictures of published rows."""
-NOT_IN_RECALLS: frozenset[About] = FOLLOWED | {"first place", "relations", "spread"}
-"""What the recalls that papers print do not tell."""
 
 
 def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
-    """Return the rsum that papers print for each arm, and the test pictures that it is of.
+    """Return the rsum that papers print for each arm, and the name of the test pictures that it is of.
 
     If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
-    with the most arms; see `printed_sums`.
+    that `printed_sums` takes.
     """
-    sums = _by_pictures(_rows(experiment), "both ways")
+    sums = _by_pictures(_rows(experiment))
     same = f"{data}, {pictures:,} test pictures"
-    chosen = same if same in sums else _fullest(sums) if sums else same
+    chosen = same if same in sums or not sums else _fullest(sums)
     return sums.get(chosen, {}), TEST_PICTURES[chosen] if chosen in sums else ""
 
 
@@ -41,7 +38,7 @@ def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str
     The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
     For retrieval in one direction, it is the sum of its three recalls; {} for what recalls do not tell.
     """
-    sums = {} if about in NOT_IN_RECALLS else _by_pictures(_rows(experiment), about)
+    sums = _by_pictures(_rows(experiment), about)
     return sums[_fullest(sums)] if sums else {}
 
 
@@ -52,7 +49,7 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
         The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
         if the paper does not print both on the same pictures.
     """
-    if claim.when != "at the end" or claim.about in NOT_IN_RECALLS:
+    if claim.when != "at the end" or claim.subject.alone:
         return None
     rows = _rows(get_experiment(claim.experiment))
     pair = {claim.system: claim.printed or rows[claim.system], claim.against: rows[claim.against]}
@@ -67,15 +64,16 @@ def _rows(experiment: Experiment) -> dict[str, str]:
     return {arm: entry.published for arm, entry in experiment.arms.items()}
 
 
-def _by_pictures(rows: Mapping[str, str], about: About) -> dict[str, dict[str, float]]:
+def _by_pictures(rows: Mapping[str, str], about: About = "both ways") -> dict[str, dict[str, float]]:
     """Return printed sums by test pictures, then by arm, of the arms whose published rows are named."""
     sums: dict[str, dict[str, float]] = defaultdict(dict)
+    recalls = SUBJECTS[about].recalls
     for row in records.published():
         both = row.rsum if row.printed_rsum is None else row.printed_rsum
         for arm, named in rows.items():
-            if row.system == named and both is not None:
-                one_way = [row.metrics[f"{ONE_WAY[about]}_r{k}"] for k in (1, 5, 10) if about in ONE_WAY]
-                sums[row.data][arm] = sum(one_way) if one_way else both
+            if recalls and row.system == named and both is not None:
+                one_way = about != "both ways"
+                sums[row.data][arm] = sum(row.metrics[recall] for recall in recalls) if one_way else both
     return sums
 
 

@@ -38,20 +38,9 @@ def probe_metric(fact: str) -> str:
 
 @torch.inference_mode()
 def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
-    """Return how well linear probes read from captions' vectors what the captions say.
+    """Return how well linear probes read from captions' vectors what the captions say, see `read_off`.
 
-    For each noun, colour, size, relation and place, a ridge regression learns from the training captions'
-    vectors whether a caption names it, and ranks the test captions.
-
-    Args:
-        model: with one vector for a caption; on any device.
-        data: a world of scenes.
-        tokenizer: the one that the model was trained with.
-
-    Returns:
-        For each of `FACTS` the mean area under the ROC curve, in percent: 50 for a vector that says nothing
-        about it, 100 for one that always shows it. Nothing for data that are no scenes, and for models
-        without single vectors.
+    Nothing is returned for data that are no scenes, and for models without a single vector for a caption.
     """
     made = [scenes_of(split, data.name) for split in (data.train, data.test)]
     facts = [
@@ -72,6 +61,10 @@ def read_off(
     train: Tensor, train_facts: Facts, test: Tensor, test_facts: Facts, fewest: int = FEWEST
 ) -> dict[str, float]:
     """Return how well linear probes read facts from vectors, the mean area under the ROC curve in percent.
+
+    For each noun, colour, size, relation and place, a ridge regression learns from the training captions'
+    vectors whether a caption names it, and ranks the test captions: 50 for vectors that say nothing about it,
+    100 for those that always show it.
 
     Args:
         train: the vectors to learn from, (Nc, D).

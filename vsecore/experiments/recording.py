@@ -13,17 +13,16 @@ from vsecore import records
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
-from vsecore.experiments import constraint
+from vsecore.experiments import watching
+from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.experiment import Experiment, Training, title_of
 from vsecore.experiments.first_round import shares_true
-from vsecore.experiments.gates import FIRST_PLACE
 from vsecore.experiments.graded import GRADED, graded
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, sideways_captions
 from vsecore.experiments.probe import FACTS, probe_metric, probes
 from vsecore.experiments.references import on_truth, truth_of
 from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.set_vectors import measure_sets
-from vsecore.experiments.watching import negatives_by_epoch
 from vsecore.training import Run, score_split
 from vsecore.training.distributed import best_device
 
@@ -31,7 +30,7 @@ MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
 NOTES = {
-    constraint.CONTRAST[0]: "of each epoch the mean contrastive loss; where captions are decoded also the "
+    watching.CONTRAST[0]: "of each epoch the mean contrastive loss; where captions are decoded also the "
     "mean reconstruction loss, and with a bound the multiplier at its end",
     "mined_by": "the seconds are those of the second round",
     "mined_true_": "of the mined texts and pictures, how many are true of their anchor, in percent",
@@ -50,7 +49,7 @@ def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data:
     if experiment.probes:
         asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
     if experiment.follows_losses and len(trainings) == 1:
-        asked |= constraint.asked_of(trainings[0].recipe)
+        asked |= watching.asked_of(trainings[0].recipe)
     return asked
 
 
@@ -61,8 +60,8 @@ class Trained:
     run: Run
     scores: Tensor
     """Similarities on the test split, (Ni, Nc)."""
-    pairs: Tensor | None
-    """Similarities of pairs, (P, 2, 2, C), see `pairs`; None: not asked for."""
+    pairs: list[Tensor]
+    """Similarities of pairs, (P, 2, 2, C), see `pairs`; []: not asked for."""
     metrics: dict[str, float]
     """What is measured beside its recalls."""
 
@@ -77,19 +76,16 @@ class Trained:
     ) -> Trained:
         """Measure what an experiment asks of a system."""
         model, tokenizer = run.model.to(best_device()), run.tokenizer
-        scores, pairs = score_split(model, data.test, tokenizer), None
+        scores, pairs = score_split(model, data.test, tokenizer), list[Tensor]()
         if experiment.pairs and data.name == SCENES:
-            pairs = pair_scores(model, relation_pairs(data.feature_kind), tokenizer)
+            pairs = [pair_scores(model, relation_pairs(data.feature_kind), tokenizer)]
         metrics = {
             f"dev_{metric}_{number}": entry[metric]
             for number, entry in enumerate(run.history, start=1)
             for metric in (("rsum", "i2t_r1", "t2i_r1") if experiment.miners else ("rsum",))
         }
-        metrics |= negatives_by_epoch(steps)
-        if experiment.follows_losses:
-            metrics |= constraint.metrics(steps)
-        truth = None if negatives is None else truth_of(data.train, data.name)
-        if negatives is not None and truth is not None:
+        metrics |= watching.metrics(steps)
+        if negatives is not None and (truth := truth_of(data.train, data.name)) is not None:
             metrics |= shares_true(negatives, truth)
         metrics |= measure_sets(model, data.test, tokenizer)
         if experiment.probes:
@@ -110,7 +106,7 @@ def record_of(
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])
     metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
     metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
-    pool, pairs = f"{len(test)} test pictures", [part.pairs for part in parts if part.pairs is not None]
+    pool, pairs = f"{len(test)} test pictures", [scores for part in parts for scores in part.pairs]
     if pairs:
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), sideways_captions())
         pool += f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"

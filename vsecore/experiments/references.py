@@ -26,12 +26,7 @@ DRAWS = 20
 
 
 def scenes_of(split: Split, data: str) -> list[scenes.Picture] | None:
-    """Return the scenes that a split shows; None where they are not known.
-
-    Args:
-        split: a split of a world of scenes, from the seed 0.
-        data: the name of the data.
-    """
+    """Return the scenes that a split of some data shows; None where they are not known."""
     if data not in WORLDS:
         return None
     made = scenes.pictures(split.name, len(split), **WORLDS[data])
@@ -52,10 +47,7 @@ def _truth(name: str, count: int, data: str) -> Tensor:
 
 
 def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
-    """Compute MAP@R on the exact truth, both ways, in percent; return nothing where the truth is unknown.
-
-    The scores are similarities of n pictures and Nc captions, (n, Nc), of the test split of some data.
-    """
+    """Return mAP@R of scores (n, Nc) on the exact truth, both ways, in percent; {}: it is unknown."""
     truth = truth_of(test, data)
     if truth is None:
         return {}

@@ -21,14 +21,14 @@ from vsecore.data.files import cache_folder
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind
-from vsecore.experiments import constraint, tuning
+from vsecore.experiments import tuning
 from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.experiment import Experiment, System, Training, only_recipe, title_of
 from vsecore.experiments.first_round import mine_for
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
 from vsecore.experiments.references import record_references, truth_of
 from vsecore.experiments.scales import WORLDS, Scale, changes_of, collection_of
-from vsecore.experiments.watching import Watch, observe_negatives
+from vsecore.experiments.watching import Watch, observe_losses, observe_negatives
 from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
 from vsecore.recipes.plain import flatten
@@ -47,7 +47,7 @@ PATIENCE = 10
 
 @dataclass(frozen=True)
 class Settings:
-    """How an experiment is run. `run` takes all of these as keywords, or one such object."""
+    """How an experiment is run: the keywords of `run`."""
 
     features: FeatureKind | None = None
     """The features for arms that do not name their own; None: the experiment's."""
@@ -71,10 +71,7 @@ class Settings:
 
 
 def run(
-    name: str,
-    open_data: Callable[[FeatureKind], Dataset],
-    settings: Settings | None = None,
-    **keywords: Any,
+    name: str, open_data: Callable[[FeatureKind], Dataset], **settings: Any
 ) -> dict[str, list[records.Record]]:
     """Train every arm from every seed and record the test split; what is recorded already is left as it is.
 
@@ -86,8 +83,7 @@ def run(
         name: the experiment's name.
         open_data: opens the data with the kind of features that it is given, or else with the kind they have.
             Scenes must be those of the experiment's own world, under its name.
-        settings: how it is run.
-        keywords: settings by name, in place of the object's.
+        settings: how it is run, see `Settings`.
 
     Returns:
         The records of each arm, seed by seed; none from a dry run.
@@ -96,30 +92,27 @@ def run(
         ValueError: the experiment or an arm is unknown, the scenes are those of another world, an arm asks
             for features or a truth that the data lack, or a learning rate is set although it is to be chosen.
     """
-    settings = replace(settings or Settings(), **keywords)
-    experiment, log, folder = get_experiment(name), settings.log, settings.folder
-    if settings.scale == "fair" and "training.learning_rate" in settings.changes:
+    chosen, experiment = Settings(**settings), get_experiment(name)
+    if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
-    for arm in settings.arms:
+    for arm in chosen.arms:
         experiment.systems(arm, experiment.features)  # raises before the data are opened
-    runner = _Runner(experiment, open_data, settings)
-    arms = _arms(experiment, runner, settings)
-    systems = {arm: experiment.systems(arm, runner.features) for arm in arms}
-    seeds = list(settings.seeds)
+    runner, seeds = _Runner(experiment, open_data, chosen), list(chosen.seeds)
+    systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
-        if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, settings.changes)):
-            log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
-    if settings.dry_run or settings.scale == "paper":
-        runner.announce(systems, len(seeds) + (len(tuning.FIRST) if settings.scale == "fair" else 0))
-    if settings.dry_run:
+        if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, chosen.changes)):
+            chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
+    if chosen.dry_run or chosen.scale == "paper":
+        runner.announce(systems, len(seeds) + (len(tuning.FIRST) if chosen.scale == "fair" else 0))
+    if chosen.dry_run:
         return {}
-    folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
+    chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
-        record_references(runner.opened(kind), folder, log)
-    planned = {arm: experiment.trainings(arm, runner.features, runner.recipe_of) for arm in arms}
+        record_references(runner.opened(kind), chosen.folder, chosen.log)
+    planned = {arm: experiment.trainings(arm, runner.features, runner.recipe_of) for arm in systems}
     for arm in [arm for arm, trainings in planned.items() if not trainings]:
-        if settings.arms:
+        if chosen.arms:
             raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
         del planned[arm]
     found: dict[str, list[records.Record]] = {arm: [] for arm in planned}
@@ -128,25 +121,6 @@ def run(
             found[arm].append(runner.record(arm, trainings, seed))
         runner.trained.clear()  # the systems that several ensembles of a seed shared
     return found
-
-
-def _arms(experiment: Experiment, runner: _Runner, settings: Settings) -> Sequence[str]:
-    """Return the arms to train; refuse scenes of another world, and arms that the data cannot serve."""
-    data, kinds = runner.data, list[FeatureKind]()  # scenes have all kinds
-    if data in WORLDS and data != experiment.world:
-        raise ValueError(f"the data are {data!r}: this experiment must have {experiment.world!r}")
-    if data not in WORLDS:
-        kinds = [runner.features]
-        if runner.features != "pixels":
-            kinds += [kind for kind in EXTRACTED if runner.opened(kind).feature_kind == kind]
-    for arm in settings.arms:
-        if not experiment.trains_on(arm, data, kinds):
-            raise ValueError(
-                f"arm {arm!r} leaves out true negatives, but the truth of data {data!r} is not known"
-                if experiment.arms[arm].only_false
-                else f"arm {arm!r} has features that data {data!r} lack"
-            )
-    return settings.arms or [arm for arm in experiment.arms if experiment.trains_on(arm, data, kinds)]
 
 
 def _overruled(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
@@ -189,6 +163,22 @@ class _Runner:
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
 
+    def arms(self) -> Sequence[str]:
+        """Return the arms to train; refuse scenes of another world, and arms that the data cannot serve."""
+        data, experiment, kinds = self.data, self.experiment, list[FeatureKind]()  # scenes have all kinds
+        if data in WORLDS and data != experiment.world:
+            raise ValueError(f"the data are {data!r}: this experiment must have {experiment.world!r}")
+        if data not in WORLDS:
+            kinds = [self.features]
+            if self.features != "pixels":
+                kinds += [kind for kind in EXTRACTED if self.opened(kind).feature_kind == kind]
+        able = [arm for arm in experiment.arms if experiment.trains_on(arm, data, kinds)]
+        for arm in self.settings.arms:
+            if arm not in able:
+                lack = "their truth is unknown" if experiment.arms[arm].only_false else "they lack features"
+                raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
+        return self.settings.arms or able
+
     def announce(self, systems: Mapping[str, Sequence[System]], times: int) -> None:
         """Say what will be trained, and how long it takes on this machine if nothing of it is recorded yet.
 
@@ -196,14 +186,15 @@ class _Runner:
         """
         seconds: dict[tuple[str, FeatureKind], float] = {}
         for arm, several in systems.items():
-            trainings = [Training(recipe, system) for system in several for recipe in system.at(self.changes)]
-            keys = [(training.recipe.hash(), training.system.features) for training in trainings]
-            for key, training in zip(keys, trainings, strict=True):
+            of_arm = []
+            for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
+                key = training.recipe.hash(), training.system.features
                 if key not in seconds:
                     cost = plan(training.recipe, self.dataset(training), seconds=TRIAL_SECONDS)
                     seconds[key] = cost.seconds
-            count, of_arm = times * len(trainings), times * sum(seconds[key] for key in keys)
-            self.settings.log(f"{arm}: {count} training{'s' if count > 1 else ''}, {duration(of_arm)}")
+                of_arm += [seconds[key]] * times
+            count = f"{len(of_arm)} training{'s' if len(of_arm) > 1 else ''}"
+            self.settings.log(f"{arm}: {count}, {duration(sum(of_arm))}")
         total = duration(times * sum(seconds.values()))
         self.settings.log(f"in all, counting once what several arms share: {total}")
 
@@ -285,9 +276,7 @@ class _Runner:
         data, folder, experiment = self.dataset(training), self._run_folder(training, seed), self.experiment
         tokenizer = training.recipe.tokenizer(data.train.captions)
         negatives = self._mine(training, data, seed)
-        watch = Watch(
-            folder, (observe_negatives, *((constraint.observe,) if experiment.follows_losses else ()))
-        )
+        watch = Watch(folder, (observe_negatives, *([observe_losses] if experiment.follows_losses else [])))
         run = fit_in_rounds(
             training.recipe,
             data,
@@ -319,10 +308,7 @@ class _Runner:
         return self.lists[key]
 
     def _run_folder(self, training: Training, seed: int) -> Path:
-        """Return where the run of a system is kept: one that was killed goes on from there.
-
-        It stays there where other arms need it: systems that mine, and members of ensembles.
-        """
+        """Return where the run of a system is kept: one that was killed goes on from there."""
         source = json.dumps(self._source(training, seed), sort_keys=True)
         digest = hashlib.sha256(f"{self.precision}\n{source}".encode()).hexdigest()[:12]
         name = f"{training.recipe.name}-{training.digest}-{digest}-seed{training.seed(seed)}"

@@ -37,11 +37,6 @@ def without(side: str, number: int) -> str:
 def measure_sets(model: VSE, split: Split, tokenizer: Captions) -> dict[str, float]:
     """Measure the sets that a model makes of a split.
 
-    Args:
-        model: on any device.
-        split: whose pictures and captions are embedded and compared.
-        tokenizer: the one that the model was trained with.
-
     Returns:
         `LOG_VARIANCES`, in natural logarithms; and by the names that `alone` and `without` give, the rsum
         with one vector of one side's sets alone, and without it, where the other side's sets stay whole.
@@ -49,20 +44,17 @@ def measure_sets(model: VSE, split: Split, tokenizer: Captions) -> dict[str, flo
     """
     sides = encode(model, split, tokenizer)
     found: dict[str, float] = {}
-    for side, name in zip(sides, LOG_VARIANCES, strict=True):
-        sets = side.vectors  # (n, K, D)
+    for place, (side, name) in enumerate(zip(SIDES, LOG_VARIANCES, strict=True)):
+        sets = sides[place].vectors  # (n, K, D)
         if sets is None or sets.ndim < 3 or sets.shape[1] < 2:
             return {}
         found[name] = float(circular_variance(sets.double()).clamp(min=SMALLEST).log().mean())
-    for place, name in enumerate(SIDES):
-        whole = sides[place].vectors
-        assert whole is not None  # checked above
-        count = whole.shape[1]
-        for number in range(count):
-            others = [other for other in range(count) if other != number]
+        every = list(range(sets.shape[1]))
+        for number in every:
+            others = every[:number] + every[number + 1 :]
             for metric, kept in ((alone, [number]), (without, others)):
                 compared = list(sides)
-                compared[place] = replace(sides[place], vectors=whole[:, kept])
+                compared[place] = replace(sides[place], vectors=sets[:, kept])
                 scores = score_embedded(model, *compared)
-                found[metric(name, number + 1)] = evaluate(scores, split.owner)["rsum"]
+                found[metric(side, number + 1)] = evaluate(scores, split.owner)["rsum"]
     return found

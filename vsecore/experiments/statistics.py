@@ -41,40 +41,25 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
     Args:
         differences: one system minus the other, one value for each seed, at least two.
         margin: what is too small to matter, in the unit of the measure.
-
-    Raises:
-        ValueError: fewer than two differences.
-    """
-    worse, not_better = p_value(differences, -margin, "greater"), p_value(differences, margin, "less")
-    return Doubts(
-        statistics.mean(differences),
-        margin,
-        equal=p_value(differences, 0.0, "two-sided"),
-        beyond=max(worse, not_better),
-        worse=worse,
-        not_worse=p_value(differences, -margin, "less"),
-    )
-
-
-def p_value(
-    differences: Sequence[float], bound: float, alternative: Literal["two-sided", "greater", "less"]
-) -> float:
-    """Return the p-value of a paired t-test.
-
-    Args:
-        differences: one value for each seed, at least two.
-        bound: what their true mean is if nothing is to be found.
-        alternative: on which side of the bound it lies if something is.
-
-    Raises:
-        ValueError: fewer than two differences.
     """
     if len(differences) < 2:
         raise ValueError(f"differences are {list(differences)}: a spread needs at least two")
-    if math.isclose(min(differences), max(differences)):  # no doubt is left; a t-test would divide by 0
-        above = differences[0] - bound
-        return float(not {"greater": above > 0, "less": above < 0, "two-sided": above != 0}[alternative])
-    return float(ttest_1samp(differences, bound, alternative=alternative).pvalue)
+
+    def p_value(bound: float, alternative: str) -> float:
+        if math.isclose(min(differences), max(differences)):  # no doubt is left; t would divide by 0
+            above = differences[0] - bound
+            return float(not {"greater": above > 0, "less": above < 0, "two-sided": above != 0}[alternative])
+        return float(ttest_1samp(differences, bound, alternative=alternative).pvalue)
+
+    worse = p_value(-margin, "greater")
+    return Doubts(
+        statistics.mean(differences),
+        margin,
+        equal=p_value(0.0, "two-sided"),
+        beyond=max(worse, p_value(margin, "less")),
+        worse=worse,
+        not_worse=p_value(-margin, "less"),
+    )
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -118,19 +103,13 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
 
 
 def judge(left: Doubts, kind: Kind) -> Verdict:
-    """Return the verdict on a claim by one measure.
+    """Return the verdict on a claim by one measure, from the doubts that are left after correction.
 
-    Args:
-        left: the doubts, after correction, about the claim's system minus the one it is compared with.
-        kind: the claim's kind.
-
-    Returns:
-        "no difference" if the mean surely lies within the margin, even if it is surely not 0. For
-        "reproduced" or "contradicted" it must surely not be 0, and lie beyond the margin. A claim of
-        "no worse" is reproduced if the mean surely lies above minus the margin, and contradicted if it surely
-        lies below; a claim of "the same" is reproduced where any other would be "no difference", and
-        contradicted where any other would be reproduced or contradicted. "undecided" if these seeds leave it
-        open.
+    "no difference" if the mean surely lies within the margin, even if it is surely not 0. For "reproduced" or
+    "contradicted" it must surely not be 0, and lie beyond the margin. A claim of "no worse" is reproduced if
+    the mean surely lies above minus the margin, and contradicted if it surely lies below; a claim of "the
+    same" is reproduced where any other would be "no difference", and contradicted where any other would be
+    reproduced or contradicted. "undecided" if these seeds leave it open.
     """
     if kind == "no worse":
         if left.worse < SIGNIFICANCE:
@@ -145,9 +124,9 @@ def judge(left: Doubts, kind: Kind) -> Verdict:
 
 
 def together(verdicts: Sequence[Verdict]) -> Verdict:
-    """Combine the verdicts of several measures: theirs if they agree.
+    """Combine the verdicts of several measures: theirs if they agree, "mixed" if two disagree.
 
-    "mixed" if two disagree; "undecided" if those that are decided agree, but not all are.
+    If those that are decided agree, but not all are decided, "undecided".
     """
     decided = {verdict for verdict in verdicts if verdict != "undecided"}
     if len(decided) > 1:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
-from vsecore.experiments.claims import ALONE, Claim, claims
-from vsecore.experiments.constraint import CONTRAST
-from vsecore.experiments.gates import LOSS_MARGIN, MARGIN, Shut, Studied, measures_of
+from vsecore.experiments.claims import Claim, claims
+from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.ledger import studied
 from vsecore.experiments.running import RESULTS
-from vsecore.experiments.set_vectors import LOG_VARIANCES
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
 Judgement = Literal[Verdict, "too small to say", "not tried"]
@@ -54,10 +52,9 @@ def outcomes(
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
-    A claim about early training, one direction, the first place, relations, sets or losses has measures of
-    its own, see `gates.measures_of`; one about a system alone compares its measure with 0. Each measure is
-    tested by itself, with Holm's correction over all claims of an experiment that it judges, judged or not
-    yet; if the measures disagree the verdict is "mixed". "not tried": an arm has no record.
+    What a claim is about has its own measures, see `claims.SUBJECTS`. Each is tested by itself, with Holm's
+    correction over all claims of an experiment that it judges, judged or not yet; if the measures disagree
+    the verdict is "mixed". "not tried": an arm has no record.
 
     Args:
         work: the key of a paper, such as "2ad".
@@ -72,85 +69,74 @@ def outcomes(
             by_experiment[claim.experiment].append(claim)
     found = []
     for name, several in by_experiment.items():
-        of_arms = studied(name, data, features, folder=folder)
-        compared = [_Comparison.of(claim, of_arms, data) for claim in several]
+        arms = studied(name, data, features, folder=folder)
+        pairs = {claim: _pair(claim, arms, data) for claim in several}
+        first_look = [_first_look(claim, pair, data) for claim, pair in pairs.items()]
+        judged = {
+            one.claim: pair for one in first_look if not one.shut and (pair := pairs[one.claim]) is not None
+        }
         family = [claim for claim in claims(data=data) if claim.experiment == name]
-        verdicts = _by_measure([case for case in compared if case.shut == []], family, data)
-        found += [_outcome(case, verdicts[case.claim], data) for case in compared]
+        verdicts = _by_measure(judged, family, data)
+        found += [
+            _judged(one, *judged[one.claim], verdicts[one.claim], data) if one.claim in judged else one
+            for one in first_look
+        ]
     return found
 
 
-@dataclass(frozen=True)
-class _Comparison:
-    """A claim and the two arms that it compares."""
+def _pair(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[Studied, Studied] | None:
+    """Return the arms that a claim compares, where one about a system alone is held against 0."""
+    first, second = arms.get(claim.system), arms.get(claim.against)
+    if first is not None and claim.subject.alone:
+        second = gates.zero(first, data, claim.about)
+    return None if first is None or second is None else (first, second)
 
-    claim: Claim
-    first: Studied | None
-    """The arm of the system; None: it has no record."""
-    second: Studied | None
-    """The other arm; in a claim about one system alone, an arm whose measure is 0."""
-    shut: list[Shut] | None
-    """The gates that are shut; None: an arm has no record."""
-    measures: tuple[str, ...]
 
-    @classmethod
-    def of(cls, claim: Claim, found: Mapping[str, Studied], data: str) -> _Comparison:
-        first, second = found.get(claim.system), found.get(claim.against)
-        if claim.about in ALONE and first is not None:
-            second = gates.zero(first, data, claim.about)
-        shut: list[Shut] | None = None
-        if never := gates.never(claim, data):
-            shut, first, second = [never], None, None
-        elif first is not None and second is not None:
-            shut = gates.shut(first, second, data, claim.when, claim.about)
-        return cls(claim, first, second, shut, measures_of(data, claim.when, claim.about))
-
-    def doubts(self, measure: str) -> Doubts:
-        """Return the doubts about the difference in a measure; the claim can be judged."""
-        assert self.first is not None and self.second is not None
-        if self.claim.about in ALONE:
-            margin = ALONE[self.claim.about]
-        elif measure in LOG_VARIANCES:  # a difference of logarithms is a share already
-            margin = MARGIN
-        else:
-            shared = self.first.seeds & self.second.seeds
-            margin = LOSS_MARGIN if measure in CONTRAST else MARGIN
-            margin *= statistics.mean(self.second.results[measure][seed] for seed in shared)
-        return doubts(differences(self.first, self.second, measure), margin)
+def _first_look(claim: Claim, pair: tuple[Studied, Studied] | None, data: str) -> Outcome:
+    """Return the outcome of a claim whose gates may be shut; one that can be judged is judged later."""
+    if never := gates.never(claim, data):
+        return Outcome(claim, {}, [never], "too small to say")
+    if pair is None:
+        return Outcome(claim, {}, (), "not tried")
+    by_seed = {measure: differences(*pair, measure) for measure in claim.measures_of(data)}
+    return Outcome(claim, by_seed, gates.shut(*pair, data, claim.when, claim.about), "too small to say")
 
 
 def _by_measure(
-    judged: Sequence[_Comparison], family: Sequence[Claim], data: str
+    judged: Mapping[Claim, tuple[Studied, Studied]], family: Sequence[Claim], data: str
 ) -> dict[Claim, dict[str, Verdict]]:
     """Judge each claim by each measure, with Holm's correction over all claims of its kind in the family."""
-    found: dict[Claim, dict[str, Verdict]] = defaultdict(dict)
-    for measure in dict.fromkeys(measure for case in judged for measure in case.measures):
+    found: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
+    for measure in dict.fromkeys(measure for claim in judged for measure in claim.measures_of(data)):
         for no_worse in (True, False):
             alike = [
                 claim
                 for claim in family
-                if measure in measures_of(data, claim.when, claim.about)
-                and (claim.kind == "no worse") == no_worse
+                if measure in claim.measures_of(data) and (claim.kind == "no worse") == no_worse
             ]
-            asked = [case for case in judged if case.claim in alike]
-            left = corrected([case.doubts(measure) for case in asked], len(alike))
-            for case, remaining in zip(asked, left, strict=True):
-                found[case.claim][measure] = judge(remaining, case.claim.kind)
+            asked = [claim for claim in judged if claim in alike]
+            left = corrected([_doubts(claim, *judged[claim], measure) for claim in asked], len(alike))
+            for claim, remaining in zip(asked, left, strict=True):
+                found[claim][measure] = judge(remaining, claim.kind)
     return found
 
 
-def _outcome(case: _Comparison, by_measure: Mapping[str, Verdict], data: str) -> Outcome:
-    if case.shut is None:
-        return Outcome(case.claim, {}, (), "not tried")
-    if case.first is None or case.second is None:  # it can never be judged on these data
-        return Outcome(case.claim, {}, case.shut, "too small to say")
-    by_seed = {measure: differences(case.first, case.second, measure) for measure in case.measures}
-    if case.shut:
-        return Outcome(case.claim, by_seed, case.shut, "too small to say")
-    weaker, remark = gates.weaker(case.first, case.second), ""
+def _doubts(claim: Claim, first: Studied, second: Studied, measure: str) -> Doubts:
+    margin = claim.subject.margin
+    if not claim.subject.absolute:
+        shared = first.seeds & second.seeds
+        margin *= statistics.mean(second.results[measure][seed] for seed in shared)
+    return doubts(differences(first, second, measure), margin)
+
+
+def _judged(
+    outcome: Outcome, first: Studied, second: Studied, by_measure: Mapping[str, Verdict], data: str
+) -> Outcome:
+    weaker, remark = gates.weaker(first, second), ""
     if gates.above_baseline(weaker, data):
-        remark = "against a baseline that failed" if weaker is case.second else "but the system itself failed"
-    return Outcome(case.claim, by_seed, [], together(list(by_measure.values())), by_measure, remark)
+        remark = "against a baseline that failed" if weaker is second else "but the system itself failed"
+    verdict = together(list(by_measure.values()))
+    return replace(outcome, judgement=verdict, by_measure=by_measure, remark=remark)
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:

@@ -1,4 +1,7 @@
-"""Numbers recorded at each step of a training and kept with its run, so that a kill loses none of them."""
+"""What is followed of each step of a training: the losses, a multiplier, and the negatives that AdOpt keeps.
+
+Source: Bleeker, Yates and de Rijke 2023 (LTD), section 5.3 and figure 3.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,50 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 from torch import Tensor
 
 from vsecore.data.files import read_text, write_atomically
-from vsecore.losses import Rule, negatives_kept
+from vsecore.losses import LOSSES, Loss, Rule, negatives_kept
+from vsecore.recipes import Recipe
 from vsecore.training import Event
 from vsecore.typed import from_json
 
 WATCHED = "watched.json"
 RULES: tuple[Rule, ...] = ("released", "printed")
-Observe = Callable[[Event], Mapping[str, Tensor | float]]
-"""Maps a step's event to numbers by name."""
+
+CONTRAST = ("contrast_mean", "contrast_end")
+"""The contrastive loss: its mean over all steps of the training, and over those of the last epoch."""
+ABOVE_BOUND = "reconstruction_above_bound"
+"""How far the reconstruction loss of the last epoch is above its bound, in percent of the bound."""
+BOUND_MET = "bound_met"
+"""The first epoch whose mean reconstruction loss is not above the bound, counted from 1; 0: there is none."""
+HIGHEST, LOWEST = "multiplier_highest", "multiplier_lowest"
+"""The limits between which the multiplier moved, over all steps."""
+LEFT = "multiplier_left"
+"""The multiplier at the end, in percent of its highest value."""
+RETURNS = "multiplier_returns"
+"""How many times the multiplier rose from 0."""
+CONTRASTS, RECONSTRUCTIONS, MULTIPLIERS = "contrast_in_", "reconstruction_in_", "multiplier_after_"
+"""Prefixes of what is recorded for each epoch: the mean losses, and the multiplier at its end."""
 
 
 class Watch:
-    """A callback of `fit` that records some numbers of each step.
+    """A callback of `fit` that keeps some numbers of each step with the run, so that a kill loses none.
 
     Numbers stay on their device until the run is saved, since reading one waits for a GPU.
 
     Args:
         folder: the run's folder; the numbers are written there before each checkpoint.
-        observe: functions that return the numbers of a step.
+        observe: functions that return the numbers of a step by name.
     """
 
-    def __init__(self, folder: Path, observe: Iterable[Observe]) -> None:
+    def __init__(
+        self, folder: Path, observe: Iterable[Callable[[Event], Mapping[str, Tensor | float]]]
+    ) -> None:
         self.path, self.observe = folder / WATCHED, tuple(observe)
         self.seen: dict[str, dict[str, Tensor | float]] = {}  # by the step's number
         if self.path.is_file():
@@ -57,24 +78,68 @@ class Watch:
         return list(self.seen.values())  # type: ignore[arg-type]  # numbers by now
 
 
-def by_epoch(steps: Iterable[Mapping[str, float]], name: str) -> dict[int, list[float]]:
-    """Return the values that steps showed of something, by epoch; {}: none showed it."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for step in steps:
-        if name in step:
-            found[int(step["epoch"])].append(step[name])
-    return found
-
-
 def observe_negatives(event: Event) -> dict[str, Tensor | float]:
     """Return how many negatives each rule of AdOpt keeps of a step."""
     return {f"negatives_{rule}": negatives_kept(event.scores, rule, event.positives) for rule in RULES}
 
 
-def negatives_by_epoch(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return how many negatives each rule of AdOpt keeps, the mean over the steps of each epoch."""
-    return {
-        f"negatives_{rule}_{epoch + 1}": statistics.mean(kept)
-        for rule in RULES
-        for epoch, kept in by_epoch(steps, f"negatives_{rule}").items()
+def observe_losses(event: Event) -> dict[str, Tensor | float]:
+    """Return a step's contrastive loss, and that of a loss with a bound, its multiplier and the bound."""
+    terms, seen = dict(event.terms), dict[str, Tensor | float]()
+    for name, loss in event.system.losses.items():
+        constraint = cast(Loss, loss).constraint
+        if constraint is None:
+            continue
+        del terms[name]
+        seen["reconstruction"] = cast(Tensor, constraint.reconstruction)
+        if constraint.multiplier is not None:
+            seen |= {"bound": constraint.multiplier.bound, "multiplier": constraint.multiplier.value}
+    return seen | {"contrast": cast(Tensor, sum(terms.values()))}
+
+
+def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the metrics that the constants of this module name, and the negatives kept in each epoch.
+
+    Args:
+        steps: for each step of a training what was observed, and its "epoch". What was not observed gives no
+            metrics.
+    """
+    seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for step in steps:
+        for name, value in step.items():
+            seen[name][int(step["epoch"])].append(value)
+    found = {
+        f"{begins}{epoch + 1}": summed(values)
+        for name, begins, summed in (
+            *((f"negatives_{rule}", f"negatives_{rule}_", statistics.mean) for rule in RULES),
+            ("contrast", CONTRASTS, statistics.mean),
+            ("reconstruction", RECONSTRUCTIONS, statistics.mean),
+            ("multiplier", MULTIPLIERS, lambda values: values[-1]),
+        )
+        for epoch, values in seen.get(name, {}).items()
     }
+    if "contrast" in seen:
+        contrasts = list(seen["contrast"].values())
+        overall = statistics.mean(value for values in contrasts for value in values)
+        found |= dict(zip(CONTRAST, (overall, statistics.mean(contrasts[-1])), strict=True))
+    if "multiplier" in seen:
+        bound, path = steps[0]["bound"], [step["multiplier"] for step in steps]
+        losses = [statistics.mean(values) for values in seen["reconstruction"].values()]
+        met = next((epoch for epoch, loss in enumerate(losses, start=1) if loss <= bound), 0)
+        found |= {
+            ABOVE_BOUND: 100 * (losses[-1] / bound - 1),
+            BOUND_MET: float(met),
+            HIGHEST: max(path),
+            LOWEST: min(path),
+            LEFT: 100 * path[-1] / (max(path) or 1.0),
+            RETURNS: float(sum(before == 0 < after for before, after in pairwise(path))),
+        }
+    return found
+
+
+def asked_of(recipe: Recipe) -> set[str]:
+    """Return which metrics of its losses and its multiplier a record of this recipe must have."""
+    bounded = any(
+        LOSSES.takes(part.name, "bound") and part.options.get("bound") is not None for part in recipe.losses
+    )
+    return {*CONTRAST, *((ABOVE_BOUND, BOUND_MET, HIGHEST, LOWEST, LEFT, RETURNS) if bounded else ())}

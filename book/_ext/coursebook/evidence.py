@@ -32,15 +32,9 @@ from vsecore.experiments import (
     studied,
 )
 from vsecore.experiments.catalogue import BY_WORK
-from vsecore.experiments.constraint import ABOVE_BOUND, CONTRAST, HIGHEST, LEFT, RETURNS
+from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
 from vsecore.experiments.first_round import SHARES
-from vsecore.experiments.gates import (
-    LEVELLED,
-    LOSS_MARGIN,
-    MARGIN,
-    SEEDS,
-    SEEDS_ELSEWHERE,
-)
+from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.graded import GRADED
 from vsecore.experiments.missing import Survey, usual_seconds
 from vsecore.experiments.pairs import METRICS as PAIRS
@@ -49,6 +43,7 @@ from vsecore.experiments.references import ORACLE
 from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, alone, without
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
+from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, HIGHEST, LEFT, RETURNS
 from vsecore.paths import ROOT
 
 
