@@ -19,7 +19,7 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 
 from towers import make_towers
 from vsecore import cli, records
-from vsecore.data.unpacking import Receipt, unpack
+from vsecore.data.collections import unpack
 
 SECONDS = 20
 """Whatever takes longer than this on these small files counts as hanging."""
@@ -280,22 +280,6 @@ def _archive(folder: Path, whole: Path) -> bool:
     if not found.items() <= _contents(whole / "pictures").items():
         raise Defect("half a picture, after a refusal")
     return said.works
-
-
-def make_receipt(folder: Path) -> None:
-    """Photographs that were downloaded, with the receipt."""
-    make_album(folder)
-    (folder / "pictures").mkdir()
-    make_archive(folder / "pictures")
-    members = [asdict(one) for one in unpack(folder / "pictures" / "pictures.zip", ("",), folder / "out")]
-    for one in members:
-        one["name"] = one["name"].replace("pictures", "images")
-    told = Receipt("http://x/pictures.zip", "ab", [])
-    (folder / "pictures.zip.receipt.json").write_text(json.dumps(asdict(told) | {"members": members}))
-
-
-def _receipt(folder: Path, whole: Path) -> bool:
-    return vse("data", "check", folder).works
 
 
 def make_features(folder: Path) -> None:
@@ -550,7 +534,6 @@ KINDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], Attempt]] = {
     ),
     "pictures": (make_album, ("images/val1.jpg",), _photographs),
     "archives": (make_archive, ("pictures.zip",), _archive),
-    "receipts": (make_receipt, ("pictures.zip.receipt.json",), _receipt),
     "features": (make_features, ("train_ims.npy", "dev_caps.txt", "test_ids.txt", "meta.json"), _features),
     "unfinished extractions": (make_unfinished, ("out/extraction.json", "out/train_made.npy"), _extraction),
     "finished extractions": (

@@ -1,4 +1,3 @@
-import hashlib
 import http.server
 import io
 import json
@@ -8,12 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.client import HTTPMessage
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,13 +19,12 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data import collections, files, sources
-from vsecore.data.download import _OPENER, download
+from vsecore.data.collections import unpack
+from vsecore.data.download import download
 from vsecore.data.karpathy import check_photographs
 from vsecore.data.sources import COLLECTIONS, Collection
-from vsecore.data.unpacking import read_receipt, unpack
 
 BODY = random.Random(0).randbytes(300_000)
-SHA = hashlib.sha256(BODY).hexdigest()
 
 
 @dataclass
@@ -126,8 +121,8 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def fetch(site: Site, folder: Path, name: str = "file.zip", **options: object) -> str:
-    return download(f"{site.address}/{name}", folder / "file.zip", **options)  # type: ignore[arg-type]
+def fetch(site: Site, folder: Path, name: str = "file.zip", **options: object) -> None:
+    download(f"{site.address}/{name}", folder / "file.zip", **options)  # type: ignore[arg-type]
 
 
 def ranges(site: Site) -> list[str | None]:
@@ -155,7 +150,7 @@ TROUBLES: dict[str, tuple[dict[str, object], list[str | None]]] = {
 def test_whatever_the_server_does_the_file_arrives_whole(site: Site, tmp_path: Path, trouble: str) -> None:
     does, asked = TROUBLES[trouble]
     vars(site).update(does)
-    assert fetch(site, tmp_path, sha256=SHA) == SHA
+    fetch(site, tmp_path)
     assert (tmp_path / "file.zip").read_bytes() == BODY
     assert left(tmp_path) == ["file.zip"]
     assert ranges(site) == asked
@@ -180,8 +175,6 @@ def test_what_will_not_come_is_told_and_leaves_nothing(site: Site, tmp_path: Pat
     assert len(site.asked) == 1
     with pytest.raises(OSError, match="no connection"):
         download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip", attempts=2)
-    with pytest.raises(ValueError, match=rf"sha256 {SHA} came, wanted {'0' * 64}"):
-        fetch(site, tmp_path, sha256="0" * 64)
     assert left(tmp_path) == []
     site.length = len(BODY) + 10
     with pytest.raises(OSError):
@@ -211,17 +204,14 @@ def test_what_an_earlier_run_has_left(site: Site, tmp_path: Path, note: str, par
     assert (tmp_path / "file.zip").read_bytes() == BODY and left(tmp_path) == ["file.zip"]
 
 
-def test_a_redirect_is_never_followed_to_where_less_is_safe(site: Site, tmp_path: Path) -> None:
-    assert fetch(site, tmp_path, "moved.zip") == SHA
+def test_only_web_addresses_are_read_also_after_a_redirect(site: Site, tmp_path: Path) -> None:
+    fetch(site, tmp_path, "moved.zip")
+    assert (tmp_path / "file.zip").read_bytes() == BODY
     with pytest.raises(OSError, match="302"):
         fetch(site, tmp_path, "away.zip", attempts=1)
     for address in ("file:///etc/passwd", "ftp://a/b", "/etc/passwd", "http:///x"):
         with pytest.raises(ValueError, match="address"):
             download(address, tmp_path / "x")
-    asked = urllib.request.Request("https://secure/x")
-    handler = next(one for one in _OPENER.handlers if isinstance(one, urllib.request.HTTPRedirectHandler))
-    with pytest.raises(urllib.error.HTTPError, match="unsafe"):
-        handler.redirect_request(asked, io.BytesIO(), 302, "", HTTPMessage(), "http://open/x")
 
 
 def test_a_full_disk_is_noticed_beforehand(
@@ -247,15 +237,11 @@ def zipped(path: Path, content: dict[str, bytes]) -> Path:
     return path
 
 
-OUTSIDE = ["../out", "a/../../out", "/out", "a/..", "C:/out", "a\\..\\out", "\\\\host\\out", "./a", "a//b"]
-OUTSIDE += ["a\nb", "a\0b", "a/" * 300 + "b"]
-
-
-@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("name", ["../out", "a/../../out", "/out", "C:/out", "a\\..\\out", "a\nb"])
 def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
     archive = zipped(tmp_path / "a.zip", {"good": b"1", name: b"2"})
-    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked: .*a path inside"):
-        unpack(archive, ("good",), tmp_path)  # also if that member is not wanted
+    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
+        unpack(archive, ("",), tmp_path)
     assert left(tmp_path) == ["a.zip"]
 
 
@@ -273,8 +259,7 @@ def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> Non
     content = {f"val/{i}": random.Random(i).randbytes(1000) for i in range(9)}
     others = {name: b"x" for name in ("a.json", "a.json.old", "b/a.json", "value/2")}
     archive = zipped(tmp_path / "a.zip", {"val/": b"", **others, **content})
-    members = unpack(archive, ("a.json", "val/"), tmp_path)
-    assert [member.name for member in members] == ["a.json", *content]
+    assert unpack(archive, ("a.json", "val/"), tmp_path) == 1 + len(content)
     assert left(tmp_path) == ["a.json", "a.zip", "val"]
     (tmp_path / "val" / "3").write_bytes(b"damaged")
     (tmp_path / "val" / "own").write_bytes(b"kept")
@@ -331,74 +316,35 @@ def run(*arguments: str | Path) -> tuple[int, str]:
     return result.exit_code, said
 
 
-def test_one_command_gets_a_collection_that_is_ready(site: Site, coco: Path) -> None:
+def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site: Site, coco: Path) -> None:
+    get = ("data", "get", "coco", "--root", coco, "--from", site.address)
     site.drops = [300, 300, 300]
-    code, said = run("data", "get", "coco", "--root", coco, "--from", site.address)
+    code, said = run(*get)
     assert code == 0, said
-    assert "12 files unpacked" in said
-    assert "written down at this first download; nobody has confirmed it" in said
-    assert left(coco) == [
-        "caption_datasets.zip",
-        "caption_datasets.zip.receipt.json",
-        "dataset_coco.json",
-        "val2014",
-        "val2014.zip",
-        "val2014.zip.receipt.json",
-    ]
-    assert run("data", "check", coco) == (0, run("data", "check", coco)[1])
+    assert left(coco) == ["caption_datasets.zip", "dataset_coco.json", "val2014", "val2014.zip"]
+    assert run("data", "check", coco)[0] == 0
     before = len(site.asked)
-    code, said = run("data", "get", "coco", "--root", coco, "--from", site.address, "--delete-archives")
-    assert code == 0 and "all files are there and whole (12)" in said and len(site.asked) == before
-    assert not (coco / "val2014.zip").exists()
-    receipt = read_receipt(coco / "val2014.zip")
-    assert receipt and receipt.sha256 == hashlib.sha256(site.bodies["/val2014.zip"]).hexdigest()
-
-
-def test_check_names_every_lost_file_and_the_command_that_brings_it_back(site: Site, coco: Path) -> None:
-    collections.get("coco", coco, base=site.address, delete_archives=True, say=str)
+    code, said = run(*get, "--delete-archives")
+    assert code == 0 and len(site.asked) == before
+    assert left(coco) == ["dataset_coco.json", "val2014"]
     names = sorted(PICTURES)
     (coco / names[0]).unlink()
     (coco / names[1]).write_bytes(b"")
-    flipped = bytearray(PICTURES[names[2]])
-    flipped[-20] ^= 1  # still a picture, but not that one
-    (coco / names[2]).write_bytes(flipped)
     code, said = run("data", "check", coco)
-    assert code == 1
-    assert f"lost: {names[0]}: missing" in said and f"lost: {names[1]}: cannot be read" in said
-    assert f"lost: {names[2]}: damaged: not the bytes that were downloaded" in said
-    assert said.count("lost: ") == 3 and f"next: vse data get coco --root {coco}\n" in said
-    collections.get("coco", coco, base=site.address, say=str)
+    assert code == 1 and all(Path(name).name in said for name in names[:2])
+    assert f"vse data get coco --root {coco}" in said
+    assert run(*get)[0] == 0
     assert all((coco / name).read_bytes() == data for name, data in PICTURES.items())
-    assert check_photographs(coco).problems == check_photographs(coco).lost == []
-    for name in names:
-        (coco / name).unlink()
-    assert check_photographs(coco).lost == ["val2014: all 12 missing"]
+    assert check_photographs(coco).problems == []
 
 
-def test_what_is_damaged_says_what_to_delete_and_two_processes_keep_apart(site: Site, coco: Path) -> None:
+def test_a_damaged_archive_is_refused_and_two_processes_keep_apart(site: Site, coco: Path) -> None:
     coco.mkdir()
     with files.locked(coco, "is testing"), pytest.raises(BlockingIOError, match="another process"):
         collections.get("coco", coco, base=site.address, say=str)
-    whole, site.bodies["/val2014.zip"] = site.bodies["/val2014.zip"], b"PK, or so it says"
-    with pytest.raises(ValueError, match=r"delete .*val2014.zip, and give vse data get"):
+    site.bodies["/val2014.zip"] = b"PK, or so it says"
+    with pytest.raises(ValueError, match=r"val2014.zip cannot be unpacked.*vse data get"):
         collections.get("coco", coco, base=site.address, only=["val2014.zip"], say=str)
-    (coco / "val2014.zip").unlink()
-    site.bodies["/val2014.zip"] = whole
-    collections.get("coco", coco, base=site.address, say=str)
-    receipt = coco / "val2014.zip.receipt.json"
-    receipt.write_text(receipt.read_text().replace("val2014/COCO_val2014_000000000003", "../3"))
-    (problem,) = check_photographs(coco).problems
-    assert f"Delete {receipt}" in problem
-
-
-def test_a_file_that_has_changed_since_its_first_download_is_refused(site: Site, coco: Path) -> None:
-    collections.get("coco", coco, base=site.address, delete_archives=True, say=str)
-    other = bytearray(site.bodies["/val2014.zip"])
-    other[-1:] = b""
-    site.bodies["/val2014.zip"] = bytes(other)
-    (coco / min(PICTURES)).unlink()
-    with pytest.raises(ValueError, match=r"delete .*val2014.zip.receipt.json"):
-        collections.get("coco", coco, base=site.address, say=str)
 
 
 def test_an_archive_that_was_put_there_by_hand_is_used(site: Site, coco: Path) -> None:
@@ -407,11 +353,7 @@ def test_an_archive_that_was_put_there_by_hand_is_used(site: Site, coco: Path) -
     said: list[str] = []
     assert collections.get("coco", coco, base=site.address, say=said.append)
     assert any("val2014.zip: found in the folder" in line for line in said)
-    assert (coco / min(PICTURES)).is_file()
-    (coco / min(PICTURES)).unlink()
-    (coco / "val2014.zip").write_bytes(b"PK other")
-    with pytest.raises(ValueError, match=r"delete .*val2014.zip,"):
-        collections.get("coco", coco, base=site.address, say=str)
+    assert all((coco / name).read_bytes() == data for name, data in PICTURES.items())
 
 
 def test_pictures_behind_a_form_are_explained_step_by_step(site: Site, coco: Path, tmp_path: Path) -> None:
@@ -449,12 +391,12 @@ def test_killed_at_random_moments_it_ends_as_if_undisturbed(site: Site, coco: Pa
     site.bodies["/val2014.zip"] = zipped(coco.parent / "big.zip", pictures).read_bytes()
     site.slow = 0.004
     program = (
-        "import sys; from pathlib import Path; from vsecore.data import download, unpacking\n"
+        "import sys; from pathlib import Path; from vsecore.data import collections, download\n"
         "address, root = sys.argv[1], Path(sys.argv[2])\n"
         "path = root / 'val2014.zip'\n"
         "if not path.exists(): download.download(address, path, begins=b'PK')\n"
         "print('began', flush=True)\n"
-        "unpacking.unpack(path, ('val2014/',), root)\n"
+        "collections.unpack(path, ('val2014/',), root)\n"
     )
     coco.mkdir()
     chance, kills = random.Random(3), 0

@@ -33,7 +33,7 @@ def data_get(
 ) -> None:
     """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
 
-    Run it again to bring back files that are missing or damaged.
+    Run it again to bring back pictures that are missing; delete damaged ones first.
     """
     check_writable("--root", root)
     from vsecore.data.collections import get
@@ -62,10 +62,6 @@ def data_check(
         typer.echo(f"warning: {warning}", err=True)
     for problem in report.problems:
         typer.echo(f"problem: {problem}", err=True)
-    for loss in report.lost:
-        typer.echo(f"lost: {loss}", err=True)
-    if report.next_command:
-        typer.echo(f"next: {report.next_command}", err=True)
     if report.problems:
         raise typer.Exit(1)
     typer.echo("ready")

@@ -35,7 +35,7 @@ def _dataset_name(name: str) -> str:
     return name
 
 
-def _inside(path: str) -> str:
+def inside(path: str) -> str:
     """Return a path below the root in its simplest form, "" for the root; refuse one that leads out of it."""
     plain = PurePosixPath(path)
     odd = re.search(r"^[A-Za-z]:|[\\\x00-\x1f\x7f\ufeff]", path) or path != path.strip()
@@ -46,7 +46,7 @@ def _inside(path: str) -> str:
 
 def _file_name(name: str) -> str:
     """Return the name of a picture file if it stays within its folder, and on one line of a text file."""
-    if not name or "/" in name or _inside(name) != name:
+    if not name or "/" in name or inside(name) != name:
         raise ValueError("the name of a file, without folders, control characters or blanks at its ends")
     return name
 
@@ -72,7 +72,7 @@ class _Image:
     filename: Annotated[str, AfterValidator(_file_name)]
     split: Literal["train", "restval", "val", "test"]
     sentences: list[_Sentence]
-    filepath: Annotated[str, AfterValidator(_inside)] = ""
+    filepath: Annotated[str, AfterValidator(inside)] = ""
     cocoid: int | None = None
     imgid: int | str | None = None
 

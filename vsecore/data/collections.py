@@ -1,22 +1,24 @@
 """Get a collection of photographs: download and unpack what may be downloaded, explain the rest.
 
-For each archive a receipt, NAME.receipt.json, stays in the folder: where it came from, its size and sha256,
-and the size and CRC-32 of every file in it. So missing and damaged files are found and brought back even when
-the archive itself is gone. The first download is trusted, and later ones must be the same: that notices a
-change, but not a file that was wrong from the start.
+What has been downloaded already is decided by the captions' file, which names every picture. So an archive
+may be deleted once it is unpacked, and pictures that are missing are brought back. A zip file has a checksum
+for each of its files, by which damage on the way is noticed.
 """
 
-import json
+import shutil
+import zipfile
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from vsecore.data import files
-from vsecore.data.annotations import expanded
+from vsecore.data.annotations import Entry, expanded, inside, read_annotations
 from vsecore.data.download import download
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.sources import COLLECTIONS, Archive
-from vsecore.data.unpacking import RECEIPT, Receipt, read_receipt, unpack
+from vsecore.typed import short
+
+CHUNK = 1 << 20
 
 
 def get(
@@ -28,9 +30,10 @@ def get(
     delete_archives: bool = False,
     say: Callable[[str], None] = print,
 ) -> bool:
-    """Download and unpack a collection. What is already there and whole is left as it is.
+    """Download and unpack a collection. What is already there is left as it is.
 
-    An archive that lies in the folder under its own name is used instead of a download.
+    An archive that lies in the folder under its own name is used instead of a download. To replace a damaged
+    picture, delete it and call this again.
 
     Args:
         name: "coco", "flickr30k" or "flickr8k".
@@ -54,63 +57,106 @@ def get(
     if unknown := set(only) - set(names):
         raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
     archives = [archive for archive in collection.archives if not only or archive.name in only]
-    steps = "\n".join(collection.by_hand).format(root=root)
+    captions, steps = root / collection.captions, "\n".join(collection.by_hand).format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):
         for archive in archives:
+            path = root / archive.name
             try:
-                _bring(archive, root, base, say)
+                entries = read_annotations(captions)[1] if captions.is_file() else []
+                if entries and (not archive.holds_pictures or _are_there(archive, root, entries)):
+                    say(f"{archive.name}: all that is wanted of it is there")
+                else:
+                    if path.is_file():
+                        say(f"{archive.name}: found in the folder")
+                    else:
+                        address = archive.address if base is None else f"{base.rstrip('/')}/{archive.name}"
+                        say(f"{archive.name}: {archive.about}, from {address}")
+                        download(address, path, begins=b"PK")
+                    say(f"{archive.name}: {unpack(path, archive.takes, root)} files unpacked into {root}")
             except (OSError, ValueError) as error:  # a server that has moved often answers with a page
                 if archive.holds_pictures and steps:
                     say(steps)
                 if isinstance(error, ValueError):
                     again = f"vse data get {name} --root {root}"
-                    raise ValueError(f"{error}, and give {again} again") from None
+                    raise ValueError(f"{error}. Delete what is damaged, and give {again} again") from None
                 raise
             if delete_archives:
-                (root / archive.name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
     if not only and not any(archive.holds_pictures for archive in archives):
         try:
-            load_karpathy(root, root / collection.captions)
+            load_karpathy(root, captions)
         except FileNotFoundError:
             say(steps)
             return False
     return True
 
 
-def _bring(archive: Archive, root: Path, base: str | None, say: Callable[[str], None]) -> None:
-    """Download an archive and unpack it, as far as that is not done.
+def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
+    """Whether a folder has all pictures that an archive should give it."""
+    folder = archive.takes[0].removesuffix("/")
+    own = [entry.file_name for entry in entries if entry.folder in ("", folder)]
+    return bool(own) and all((root / folder / name).is_file() for name in own)
+
+
+def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
+    """Write the wanted files of a zip archive into a folder, each whole or not at all.
+
+    Files that are whole already stay.
+
+    Args:
+        archive: a zip file.
+        takes: the names of files, or of folders with "/" at their end; "" takes all.
+        folder: where they go.
+
+    Returns:
+        How many files are wanted.
 
     Raises:
-        ValueError: it is not what it should be; the message says what to delete.
+        ValueError: it is no zip file or a damaged one; a wanted file leads out of the folder, is encrypted,
+            or is not in it.
+        OSError: the disk is too small.
     """
-    path = root / archive.name
-    receipt, before = path.with_name(path.name + RECEIPT), read_receipt(path)
-    names = [member.name for member in before.members] if before else []
-    # All collections share Karpathy's archive, so its receipt may be for another one's captions.
-    covered = all(any(name.startswith(take) for name in names) for take in archive.takes)
-    if before and covered and not before.lost(root):
-        say(f"{archive.name}: all files are there and whole ({len(names)})")
-        return
-    wanted = before.sha256 if before else None
+    if not archive.is_file():  # a pipe would make us wait for its other end
+        raise FileNotFoundError(f"no file {archive}: get it, or name another")
     try:
-        if path.is_file():
-            sha256 = files.digest_of(path).hex()
-            say(f"{archive.name}: found in the folder, sha256 {sha256}")
-        else:
-            address = archive.address if base is None else f"{base.rstrip('/')}/{archive.name}"
-            say(f"{archive.name}: {archive.about}, from {address}")
-            sha256 = download(address, path, sha256=wanted, begins=b"PK")
-            trust = "as at the first download"
-            if wanted is None:
-                trust = "written down at this first download; nobody has confirmed it"
-            say(f"{archive.name}: {path.stat().st_size:,} bytes, sha256 {sha256} ({trust})")
-        if wanted not in (None, sha256):
-            raise ValueError(f"{path} has sha256 {sha256}, wanted {wanted}")
-        members = unpack(path, archive.takes, root)
-    except ValueError as error:
-        wrong = path if path.is_file() else receipt
-        raise ValueError(f"{error}. If it is another version, delete {wrong}") from None
-    with files.write_atomically(receipt, "w") as file:
-        json.dump(asdict(Receipt(archive.address, sha256, members)), file)
-    say(f"{archive.name}: {len(members)} files unpacked into {root}")
+        with zipfile.ZipFile(archive) as opened:
+            entries = [entry for entry in opened.infolist() if not entry.is_dir()]
+            wanted = [entry for entry in entries if _is_taken(entry.filename, takes)]
+            for take in takes:
+                if not any(_is_taken(entry.filename, (take,)) for entry in wanted):
+                    raise ValueError(f"it holds no {take}, but {short([one.filename for one in entries])}")
+            missing = [entry for entry in wanted if not _is_whole(folder / inside(entry.filename), entry)]
+            need, free = sum(entry.file_size for entry in missing), shutil.disk_usage(archive.parent).free
+            if need > free:
+                raise OSError(f"{archive} needs {need:,} bytes unpacked, and {free:,} are free: make room")
+            for entry in files.progress(missing, desc=f"unpack {archive.name}", unit="file"):
+                path = folder / entry.filename
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part = path.with_name(f".{path.name}.part")
+                try:  # at most its size is written, and then its checksum is compared
+                    with opened.open(entry) as source, part.open("wb") as file:
+                        shutil.copyfileobj(source, file, CHUNK)
+                    part.replace(path)
+                finally:
+                    part.unlink(missing_ok=True)
+    except OSError:
+        raise
+    except Exception as error:  # what zipfile raises for a damaged file depends on the damage
+        raise ValueError(f"{archive} cannot be unpacked: {error}") from None
+    return len(wanted)
+
+
+def _is_taken(name: str, takes: tuple[str, ...]) -> bool:
+    return any(name == take or (take[-1:] in ("/", "") and name.startswith(take)) for take in takes)
+
+
+def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
+    """Whether a file holds exactly what an archive has under its name."""
+    if not path.is_file() or path.stat().st_size != entry.file_size:
+        return False
+    checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum == entry.CRC

@@ -23,7 +23,6 @@ from vsecore.data.annotations import CAPTIONS_A_PICTURE, Entry, expanded, read_a
 from vsecore.data.picture_files import open_picture
 from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import Split
-from vsecore.data.unpacking import losses
 from vsecore.typed import counted
 
 PICTURE_FOLDERS = (
@@ -114,10 +113,6 @@ class DataReport:
     """What may make results look better or worse than they are, but lets everything run."""
     problems: list[str] = field(default_factory=list)
     """What must be corrected before training."""
-    lost: list[str] = field(default_factory=list)
-    """Every file that is missing or damaged, one line each; a folder without a single file is one line."""
-    next_command: str | None = None
-    """What brings lost files back; None: no command can."""
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -184,19 +179,6 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         present = {name: [path for _, path in pictures if path] for name, pictures in found.splits.items()}
         unreadable = find_unreadable([path for paths in present.values() for path in paths])
         report.problems += unreadable.values()
-        report.lost += found.missing()
-        report.lost += (f"{path.relative_to(found.root)}: cannot be read" for path in unreadable)
-        known = {path.name for path in unreadable}
-        known |= {
-            entry.file_name for pictures in found.splits.values() for entry, path in pictures if path is None
-        }
-        changed = [(name, what) for name, what in losses(found.root) if Path(name).name not in known]
-        report.lost += (f"{name}: {what}" for name, what in changed)
-        if changed:
-            names = [name for name, _ in changed]
-            report.problems.append(f"of what was downloaded, {counted(names, 'file')} missing or damaged")
-        if report.lost and found.dataset in COLLECTIONS:
-            report.next_command = f"vse data get {found.dataset} --root {found.root}"
         whole = {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
         report.warnings += _shared(whole)
     return report
@@ -247,9 +229,11 @@ class _Collection:
             if silent:
                 yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")
             if missing:
+                get = f"vse data get {self.dataset} --root {self.root}, or "
                 yield FileNotFoundError(
                     f"{counted(missing, 'picture')} of split {name!r} not found in {self.root} or its "
-                    "picture folders: put them there under these names, or name another root"
+                    f"picture folders: {get if self.dataset in COLLECTIONS else ''}put them there under "
+                    "these names, or name another root"
                 )
             for entry, path in pictures:
                 before = entry if path is None else owners.setdefault(path, entry)
@@ -258,19 +242,6 @@ class _Collection:
                         f"{where}: {before.place}, of split {before.split!r}, and {entry.place} are both the "
                         f"picture {path}: add the other one's file"
                     )
-
-    def missing(self) -> Iterator[str]:
-        """Name each picture that is missing, or the folder if it has none of its pictures."""
-        folders: dict[str, list[tuple[Entry, Path | None]]] = {}
-        for pictures in self.splits.values():
-            for entry, path in pictures:
-                folders.setdefault(entry.folder, []).append((entry, path))
-        for folder, pictures in folders.items():
-            missing = [str(Path(folder, entry.file_name)) for entry, path in pictures if path is None]
-            if len(missing) == len(pictures) > 3:
-                yield f"{folder or 'the pictures'}: all {len(missing)} missing"
-            else:
-                yield from (f"{name[:300]}: missing" for name in missing)  # a damaged name may be longer
 
 
 def find_unreadable(present: Sequence[Path]) -> dict[Path, str]:

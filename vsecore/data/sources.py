@@ -1,7 +1,6 @@
 """Where the photograph collections are published: their addresses, and what must be asked for in a form.
 
-All addresses of data stand here. We know of no digests from the publishers, so the first download writes one
-into a receipt (see `vsecore.data.collections`), and every later one is checked against it.
+All addresses of data stand here. The publishers give no digests.
 """
 
 from dataclasses import dataclass
