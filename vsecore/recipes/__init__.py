@@ -14,6 +14,7 @@ from vsecore.recipes import (
     pixels,
     pretrained,
     scan,
+    sgraf,
     small,
     thesis,
     two_ad,
@@ -51,7 +52,17 @@ RECIPES: dict[str, Recipe] = {
         *(small.window(feature) for feature in ("grid", "patch")),
         *(
             make(feature)
-            for make in (thesis.thesis, scan.scan, bfan.bfan, vsrn.vsrn, pvse, pcme.pcme, ltd.ltd, ltd.vsrn)
+            for make in (
+                thesis.thesis,
+                scan.scan,
+                bfan.bfan,
+                sgraf.sgraf,
+                vsrn.vsrn,
+                pvse,
+                pcme.pcme,
+                ltd.ltd,
+                ltd.vsrn,
+            )
             for feature in _COMPARED
         ),
         *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
@@ -75,7 +86,10 @@ RECIPES: dict[str, Recipe] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     variant: changes
     for variants in (
-        *(work.VARIANTS for work in (two_ad, small, thesis, scan, bfan, vsrn, aoq, dive, pcme, ltd, pixels)),
+        *(
+            work.VARIANTS
+            for work in (two_ad, small, thesis, scan, bfan, sgraf, vsrn, aoq, dive, pcme, ltd, pixels)
+        ),
         two_ad.COMBINED,
     )
     for variant, changes in variants.items()

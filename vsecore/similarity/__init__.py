@@ -11,6 +11,7 @@ All refuse an argument of a wrong shape, type or range, and on a CPU a row witho
 
 from vsecore.embedding import unit
 from vsecore.registry import Registry
+from vsecore.similarity.alignments import AttentionFiltration, GraphReasoning
 from vsecore.similarity.base import Similarity
 from vsecore.similarity.cosine import Cosine, cosine
 from vsecore.similarity.cross_attention import CrossAttention, cross_attention
@@ -30,10 +31,12 @@ from vsecore.similarity.sets import (
 
 __all__ = [
     "SIMILARITIES",
+    "AttentionFiltration",
     "Chamfer",
     "Cosine",
     "CrossAttention",
     "FocalAttention",
+    "GraphReasoning",
     "MatchProbability",
     "MaxSim",
     "Mil",
@@ -61,6 +64,8 @@ SIMILARITIES = Registry(
         "chamfer": Chamfer,
         "smooth_chamfer": SmoothChamfer,
         "max_sim": MaxSim,
+        "graph_reasoning": GraphReasoning,
+        "attention_filtration": AttentionFiltration,
     },
     context=("dim",),
     base=Similarity,

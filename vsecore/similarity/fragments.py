@@ -142,8 +142,8 @@ def compare(
     """
     device, size = context.elements.device.type, context.elements.element_size()
     limits = memory.get(device, memory["cpu"])
-    contexts, k_place = _groups(context)
-    queries, q_place = _groups(query)
+    contexts, k_place = by_length(context)
+    queries, q_place = by_length(query)
     total = [sum(group.elements.shape[:2].numel() for group in side) for side in (contexts, queries)]
     again = torch.is_grad_enabled() and total[0] * total[1] * size > limits.kept
     block = max(1, limits.block // size)
@@ -175,7 +175,7 @@ def compare(
     return scores if q_place is None else scores[:, q_place]
 
 
-def _groups(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
+def by_length(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
     """Put rows of about the same length together, with no more padding than they need.
 
     Returns:
