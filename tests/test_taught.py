@@ -44,6 +44,8 @@ from vsecore.losses import (
     offline_quintuplet,
     offline_triplet,
     reconstruction_loss,
+    sample_gaussians,
+    soft_contrastive,
     triplet,
 )
 from vsecore.losses.captioning import captioning_loss
@@ -404,6 +406,18 @@ def similarities_of_sets() -> None:
 def spread_of_sets() -> None:
     given = torch.randn(5, 4, 6, dtype=torch.float64)
     torch.testing.assert_close(taught("13")["circular_variance"](given), sets.circular_variance(given))
+
+
+def clouds_of_points() -> None:
+    mean, log_variance = torch.randn(2, 5, 3, dtype=torch.float64)
+    torch.manual_seed(4)
+    points = sample_gaussians(mean, log_variance, 6)
+    torch.manual_seed(4)
+    noise = torch.randn(5, 6, 3, dtype=torch.float64)
+    torch.testing.assert_close(taught("13")["sample"](mean, log_variance, noise), points)
+    positives = torch.arange(2)[:, None] == torch.arange(5) // 2
+    ours = taught("13")["soft_loss"](points[:2], points, 3.0, 2.0, positives)
+    torch.testing.assert_close(ours, soft_contrastive(points[:2], points, 3.0, 2.0, positives))
 
 
 def normalised() -> None:
@@ -791,6 +805,8 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("13", "mil"): similarities_of_sets,
     ("13", "match_probability"): similarities_of_sets,
     ("13", "circular_variance"): spread_of_sets,
+    ("13", "sample"): clouds_of_points,
+    ("13", "soft_loss"): clouds_of_points,
     ("14", "shares_of"): slot_attention,
     ("14", "receive"): slot_attention,
     ("14", "predict_set"): slot_attention,

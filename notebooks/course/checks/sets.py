@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, inf, nan
-from torch.nn.functional import normalize
 
 from course.checks.comparing import equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
-from vsecore.sets import circular_variance, weighted_means
-from vsecore.similarity import unit
-from vsecore.similarity.sets import match_probability, mil
+from vsecore.losses import soft_contrastive
+from vsecore.sets import weighted_means
 
 COMPROMISE = {
     "A cosine is wanted: a number from -1 to 1.": holds(lambda answer: -1 <= float(answer) <= 1),
@@ -83,61 +80,6 @@ HEADS = {
 }
 
 
-def sets(length: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Sets of three pictures, (3, 2, 5), and of four captions, (4, 3, 5), whose vectors have this length."""
-    v, t = normal((3, 2, 5), (4, 3, 5), seed=3)
-    return length * unit(v), length * unit(t)
-
-
-def largest_cosine(v: Tensor, t: Tensor) -> Tensor:
-    return mil(v, t)
-
-
-def products(v: Tensor, t: Tensor) -> Tensor:
-    """The products of all vectors with all others, (B, C, K, L); of unit vectors, their cosines."""
-    return torch.einsum("bkd,cld->bckl", v, t)
-
-
-def best_partners(v: Tensor, t: Tensor, dim: int, of: float) -> Tensor:
-    """The sum over one set's vectors of their best partners' cosines, divided by a number."""
-    return products(v, t).amax(dim).sum(2) / of
-
-
-def chamfer(v: Tensor, t: Tensor) -> Tensor:
-    return (best_partners(v, t, 3, v.shape[1]) + best_partners(v, t, 2, t.shape[1])) / 2
-
-
-def scaled_over(dim: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """Make a MIL that divides by the length over this dimension."""
-    return lambda v, t: products(normalize(v, dim=dim), normalize(t, dim=dim)).amax((2, 3))
-
-
-MIL = {
-    "Return one number for each picture with each caption, (B, C).": shape(),
-    "Of all K·L cosines of a picture and a caption, the largest is wanted.": same(
-        wrong=[lambda v, t: products(v, t).amin((2, 3))]
-    ),
-    "Vectors need not have length one: c(x, y) is a cosine.": same(
-        {"length": 3.0}, {"length": 0.2}, wrong=[lambda v, t: products(v, t).amax((2, 3))]
-    ),
-    no_gradient_at("the vectors"): gradient(),
-    "That is Chamfer: each vector finds its best partner, both ways. MIL takes one maximum over all "
-    "pairs.": like(chamfer, lambda v, t: 2 * chamfer(v, t)),
-    "You divided along the wrong dimension: each vector has its length over the last one, D.": like(
-        scaled_over(0), scaled_over(1)
-    ),
-    "You took the mean of each set first. MIL compares every vector with every other.": like(
-        lambda v, t: unit(v.mean(1)) @ unit(t.mean(1)).T
-    ),
-    "That is the mean of the K·L cosines. MIL takes the largest.": like(
-        lambda v, t: products(v, t).mean((2, 3))
-    ),
-    "You gave each vector its best partner and took the mean or the sum over vectors: that is MaxSim, or "
-    "half of Chamfer. MIL takes one maximum over all pairs.": like(
-        *(partial(best_partners, dim=dim, of=of) for dim, of in ((2, 1), (2, 3), (3, 1), (3, 2)))
-    ),
-}
-
 SPARSE = {
     "Two whole numbers: of the 16 cosines, then of the 8 vectors.": holds(
         lambda answer: len(answer) == 2 and all(float(one) == int(one) for one in answer), wrong=[(1, 2, 3)]
@@ -159,80 +101,81 @@ SPARSE = {
 }
 
 
-def matched(v: Tensor, t: Tensor, scale: float, shift: float) -> Tensor:
-    return match_probability(v, t, scale, shift)
+def gaussians(noise: float = 1.0, log: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Means (2, 3), logarithms of variances (2, 3) and noise (2, 4, 3), the latter two times a factor."""
+    mean, log_variance, drawn = normal((2, 3), (2, 3), (2, 4, 3), seed=13)
+    return mean, log * log_variance, noise * drawn
 
 
-def compared(
-    scale: float = 3.0, shift: float = -1.0, length: float = 1.0
-) -> tuple[Tensor, Tensor, float, float]:
-    return *sets(length), scale, shift
+def points_of(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+    return mean[:, None] + (log_variance / 2).exp()[:, None] * noise
 
 
-MATCH = {
-    "Return one number for each picture with each caption, (B, C).": shape(),
-    "With scale 0 every pair matches with probability σ(shift), and so does their mean.": same(
-        scale=0.0,
-        shift=1.0,
-        wrong=[lambda v, t, scale, shift: (scale * products(v, t) + shift).mean((2, 3))],
+SAMPLE = {
+    "Return every point of every Gaussian, (B, J, D).": shape(),
+    "Without noise all points of a Gaussian lie at its mean.": same(noise=0.0),
+    "A log variance of 0 is a standard deviation of 1: a point is then mean plus noise.": same(log=0.0),
+    "A point is the mean plus the noise times the standard deviation, the root of the variance.": same(),
+    no_gradient_at("the log variance"): gradient(of=1),
+    "You multiplied by the variance. The standard deviation is its root: half of the logarithm.": like(
+        lambda mean, log_variance, noise: mean[:, None] + log_variance.exp()[:, None] * noise
     ),
-    "Each cosine becomes a probability, σ(scale · c + shift). Then the mean of the K·L probabilities is "
-    "taken.": same(
-        wrong=[lambda v, t, scale, shift: (scale * products(v, t) + shift).sigmoid().amax((2, 3))]
+    "You multiplied by the logarithm itself: take exp of half of it.": like(
+        lambda mean, log_variance, noise: mean[:, None] + log_variance[:, None] * noise,
+        lambda mean, log_variance, noise: mean[:, None] + log_variance[:, None] / 2 * noise,
     ),
-    "Vectors need not have length one: c(x, y) is a cosine.": same(
-        length=4.0,
-        wrong=[lambda v, t, scale, shift: (scale * products(v, t) + shift).sigmoid().mean((2, 3))],
+    "You drew new noise. Use the noise that is given, so that the result can be compared.": like(
+        lambda mean, log_variance, noise: points_of(mean, log_variance, torch.randn_like(noise)),
+        when=lambda answer: not torch.equal(answer(*gaussians()), answer(*gaussians())),
     ),
-    no_gradient_at("the vectors"): gradient(),
-    "That is the sum, as the paper prints it: with 2 and 3 vectors six times the mean. Take the mean, as its "
-    "text says.": like(lambda *given: 6 * match_probability(*given), tolerance=1e-4),
-    "You added the shift before you multiplied: the logit is scale · c + shift.": like(
-        lambda v, t, scale, shift: match_probability(v, t, scale, scale * shift)
-    ),
-    "You subtracted the shift: the logit is scale · c + shift.": like(
-        lambda v, t, scale, shift: match_probability(v, t, scale, -shift)
-    ),
-    "You took the mean of the cosines before the sigmoid. Each pair has its own probability.": like(
-        lambda v, t, scale, shift: (scale * products(v, t).mean((2, 3)) + shift).sigmoid()
-    ),
+    "Right. It gives what vsecore.losses.sample_gaussians gives, for this noise.": passed,
 }
 
 
-def spread(vectors: list[list[list[float]]] | None = None, length: float = 1.0) -> tuple[Tensor]:
-    """These sets, or four random ones of three vectors each, (4, 3, 5)."""
-    return (length * (normal((4, 3, 5), seed=6)[0] if vectors is None else torch.tensor(vectors)),)
+def soft_loss(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
+    return soft_contrastive(v, t, scale, shift, positives)
 
 
-def mean_cosine(x: Tensor) -> Tensor:
-    """Of the pairs of different vectors of each set, (B,)."""
-    k = x.shape[1]
-    return ((unit(x) @ unit(x).mT).sum((1, 2)) - k) / (k * (k - 1))
+def clouds(
+    scale: float = 3.0, shift: float = 4.0, points: int = 5
+) -> tuple[Tensor, Tensor, float, float, Tensor]:
+    """Points of two pictures (2, J, 3) and of four captions (4, 4, 3), and which belong together."""
+    v, t = normal((2, points, 3), (4, 4, 3), seed=5)
+    return v, t, scale, shift, torch.arange(2)[:, None] == torch.arange(4) // 2
 
 
-EQUAL, OPPOSITE = [[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]]
+def logits(v: Tensor, t: Tensor, scale: float, shift: float) -> Tensor:
+    """Of all pairs of points, (B, C, J, L)."""
+    return shift - scale * (v[:, None, :, None] - t[None, :, None]).norm(dim=-1)
 
-VARIANCE = {
-    "Return one number for each set, (B,).": shape(),
-    "Two equal unit vectors: nothing is spread, so the result is 0.": same(vectors=[EQUAL]),
-    "Two opposite unit vectors cancel out: the result is 1.": same(vectors=[OPPOSITE]),
-    "Only directions count: divide each vector by its length, take the mean over the set, and subtract the "
-    "mean's length from one.": same({"length": 1.0}, {"length": 5.0}, wrong=[lambda x: x.var(1).mean(-1)]),
-    NO_GRADIENT: gradient(exact=False),
-    "Nearly: you subtracted the squared length of the mean. Take the length, not its square.": like(
-        lambda x: 1 - unit(x).mean(1).square().sum(-1)
+
+def mean_of_logs(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
+    p = logits(v, t, scale, shift).sigmoid()
+    return -torch.where(positives[..., None, None], p, 1 - p).log().mean((2, 3)).sum()
+
+
+def positives_only(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
+    return -logits(v, t, scale, shift).sigmoid().mean((2, 3)).log()[positives].sum()
+
+
+SOFT = {
+    "Return one number, the sum over all pictures and captions.": shape(),
+    "With scale 0 every pair of points matches with probability σ(shift).": same(scale=0.0),
+    "A pair of points matches with probability σ(shift − scale · distance); a picture and a caption with the "
+    "mean over their points.": same(),
+    no_gradient_at("the points"): gradient(),
+    "You took the logarithm of every pair of points. First the mean probability of a picture and a caption, "
+    "then its logarithm.": like(mean_of_logs),
+    "You left out the pairs that do not belong together: of these, the complement 1 − p counts.": like(
+        positives_only
     ),
-    "That is 1 minus the mean cosine of the pairs. The circular variance takes the mean of the directions "
-    "first, then its length.": like(lambda x: 1 - mean_cosine(x)),
-    "That is the ordinary variance of each dimension. Here the length of the mean direction counts.": like(
-        lambda x: unit(x).var(1).mean(-1), lambda x: unit(x).var(1, correction=0).mean(-1)
+    "You took the mean over the pairs of pictures and captions. The loss is their sum.": like(
+        lambda *given: soft_loss(*given) / given[4].numel()
     ),
-    "Vectors of length 3 gave -2: divide each by its length first.": like(
-        lambda x: 1 - x.mean(1).norm(dim=-1), vectors=[EQUAL], length=3.0
+    "You added scale · distance. A larger distance makes a match less likely.": like(
+        lambda v, t, scale, shift, positives: soft_loss(v, t, -scale, shift, positives)
     ),
-    "That is the length of the mean, large where nothing is spread. Subtract it from one.": like(
-        lambda x: unit(x).mean(1).norm(dim=-1), vectors=[EQUAL, OPPOSITE]
-    ),
+    "You left out the minus before the logarithm.": like(lambda *given: -soft_loss(*given)),
 }
 
 BREAK = {
@@ -251,20 +194,12 @@ EXERCISES = {
     "13.fits": predict("How many pictures fit", 3, "1", "10", "50"),
     "13.compromise": compute("A vector between two", 6, COMPROMISE, difficulty="easy"),
     "13.heads": code("Heads of attention", 12, HEADS, heads, attended),
-    "13.mil": code("MIL", 8, MIL, largest_cosine, sets, gives="vsecore.similarity.sets.mil"),
     "13.sparse": compute("Who learns?", 6, SPARSE, difficulty="easy"),
-    "13.match": code(
-        "Match probability", 8, MATCH, matched, compared, gives="vsecore.similarity.sets.match_probability"
-    ),
-    "13.variance": code(
-        "Circular variance",
-        8,
-        VARIANCE,
-        circular_variance,
-        spread,
-        gives="vsecore.sets.circular_variance",
-        tolerance=1e-4,
-    ),
+    "13.film": predict("Two sets on a circle", 4, "MIL", "match probability", "Chamfer", "smooth-Chamfer"),
     "13.break": break_it("Break it", 6, BREAK, difficulty="easy"),
-    "13.explore": explore("What keeps a set open", 20, difficulty="hard"),
+    "13.sample": code("Points of a Gaussian", 8, SAMPLE, points_of, gaussians),
+    "13.soft": code(
+        "The soft contrastive loss", 15, SOFT, soft_loss, clouds, gives="vsecore.losses.soft_contrastive"
+    ),
+    "13.explore": explore("A steeper sigmoid", 12, difficulty="hard"),
 }
