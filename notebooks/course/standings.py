@@ -1,0 +1,104 @@
+"""The scoreboard that runs through the course: one protocol, and a few more rows in each notebook."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from IPython.display import Markdown
+
+from course.wording import mean, table
+from vsecore import records, scenes
+from vsecore.experiments import RESULTS, Studied, side_by_side
+from vsecore.recipes import Recipe
+
+ROWS: dict[str, dict[str, tuple[str, str]]] = {
+    "04": {"VSE++": ("cross_attention", "VSE++")},
+    "05": {"Transformers (thesis)": ("relational_losses", "basic")},
+    "06": {
+        "thesis + node pooling": ("relational_losses", "pooling"),
+        "thesis + node cross-attention": ("relational_losses", "CA"),
+    },
+    "07": {
+        "SCAN, text to image": ("cross_attention", "SCAN t2i"),
+        "SCAN, image to text": ("cross_attention", "SCAN i2t"),
+        "BFAN": ("cross_attention", "BFAN prob"),
+        "VSRN": ("cross_attention", "VSRN"),
+    },
+    "11": {"2AD: AdPool and AdOpt": ("2ad_systems", "VSE+2AD")},
+    "12": {
+        "2AD, regions and grid": ("2ad_ensembles", "RG"),
+        "2AD, regions, grid and patches": ("2ad_ensembles", "RGP"),
+    },
+    "15": {"InfoNCE (baseline of LTD)": ("latent_targets", "BL")},
+    "16": {
+        "LTD, second loss": ("latent_targets", "BL + LTD, dual"),
+        "LTD, constraint": ("latent_targets", "BL + LTD, constraint"),
+    },
+}
+"""What each notebook adds, by the name of the row: an experiment and one of its arms. Only arms that were
+trained on regions of the plain world, at the fair scale, belong here; the others have other pictures."""
+BASELINE = "ridge regression"
+
+
+def scoreboard(notebook: str) -> Markdown:
+    """Return the scoreboard as it stands at the end of a notebook, as a table; the best rsum comes first.
+
+    All rows have the same pictures and captions (the drawn world, 4,000 pictures to train on and 1,000 to
+    test), the same regions, width and number of epochs. Each learning rate is tuned on the development
+    split. A number is the mean over seeds, with its 95 % interval. Rows that this notebook adds are bold.
+    The cell needs the tags "hide-input", "results" and "nbval-ignore-output"::
+
+        course.scoreboard("07")
+
+    What a notebook adds stands in `ROWS`; `found("07")` gives the same arms, for findings beside the text.
+
+    Args:
+        notebook: its number, such as "07".
+    """
+    arms, new = found(notebook), ROWS.get(notebook, {})
+    lines = [
+        (
+            arm.rsum,
+            [
+                f"**{name}**" if name in new else name,
+                *(mean(arm.results.get(way, {}).values()) for way in WAYS),
+                _parameters(arm),
+                str(len(arm.seeds)),
+            ],
+        )
+        for name, arm in arms.items()
+    ]
+    linear = arms["VSE++"].baseline
+    lines.append((linear["rsum"], [BASELINE, *(f"{linear[way]:.1f}" for way in WAYS), "", ""]))
+    lines.sort(key=lambda line: -line[0])
+    return Markdown(table(HEADS, [row for _, row in lines]))
+
+
+WAYS = ("rsum", "i2t_map_at_r", "t2i_map_at_r")
+HEADS = ["system", "rsum", "mAP@R to text, %", "mAP@R to picture, %", "parameters", "seeds"]
+
+
+def found(notebook: str) -> dict[str, Studied]:
+    """Return what is recorded about the rows of a notebook's scoreboard, in the order of the course."""
+    arms = {name: arm for number, rows in ROWS.items() if number <= notebook for name, arm in rows.items()}
+    return side_by_side(arms, "scenes", "region")
+
+
+def _parameters(arm: Studied) -> str:
+    """The parameters of an arm's model: those that are recorded or, before they were, those of its recipe."""
+    if recorded := arm.results.get("parameters"):
+        return f"{next(iter(recorded.values())):,.0f}"
+    name, digest = arm.title
+    entry = records.find(RESULTS, name=name, config_hash=digest)[0]
+    if len(arm.trainings) > 1:
+        return "–"
+    recipe = Recipe.from_dict(entry.config)
+    with torch.device("meta"):
+        model = recipe.build(entry.data["feature_dim"], recipe.tokenizer(_captions()))
+    return f"{sum(weight.numel() for weight in model.parameters()):,}"
+
+
+@cache
+def _captions() -> list[str]:
+    return [caption.text for one in scenes.pictures("train", 4000) for caption in one.captions]
