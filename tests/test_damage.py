@@ -34,6 +34,7 @@ from safetensors.torch import load_file, save_file
 from towers import make_towers
 from vsecore import cli, records
 from vsecore.data.collections import unpack
+from vsecore.data.feature_rows import FeatureRows
 
 SECONDS = 20
 """Whatever takes longer than this on these small files counts as hanging."""
@@ -362,12 +363,16 @@ def _arrays(folder: Path, whole: Path) -> bool:
 def make_unfinished(folder: Path) -> None:
     """An extraction that was interrupted: one split whole, one begun, one not begun."""
     make_album(folder)
-    picture = folder / "images" / "val1.jpg"
-    good = picture.read_bytes()
-    picture.write_bytes(b"")
-    refused = vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn", "--batch-size", 1)
-    assert not refused.works and not (folder / "out" / "meta.json").exists()
-    picture.write_bytes(good)
+    write, written = FeatureRows.write, []
+
+    def stops(rows: FeatureRows, *given: Any) -> None:
+        written.append(write(rows, *given))
+        if len(written) == 7:
+            raise OSError("stopped")
+
+    with mock.patch.object(FeatureRows, "write", stops):
+        vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn", "--batch-size", 1)
+    assert (folder / "out" / "train_ims.npy").exists() and not (folder / "out" / "meta.json").exists()
 
 
 def make_finished(folder: Path) -> None:
@@ -535,7 +540,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], Attempt]] = {
     "pictures": (make_album, ("images/val1.jpg",), _photographs),
     "archives": (make_archive, ("pictures.zip",), _archive),
     "features": (make_features, ("train_ims.npy", "dev_caps.txt", "test_ids.txt", "meta.json"), _features),
-    "unfinished extractions": (make_unfinished, ("out/extraction.json", "out/train_made.npy"), _extraction),
+    "unfinished extractions": (make_unfinished, ("out/extraction.json", "out/dev_made.npy"), _extraction),
     "finished extractions": (
         make_finished,
         ("out/dev_ims.npy", "out/meta.json", "out/test_caps.txt"),

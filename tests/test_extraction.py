@@ -38,14 +38,21 @@ def few(splits: dict[str, CaptionSplit], pictures: int) -> dict[str, CaptionSpli
     return {name: split.subset(pictures) for name, split in splits.items()}
 
 
-def stop_at(broken: str, splits: dict[str, CaptionSplit], tiny: Backbone, folder: Path) -> None:
-    """Leave an unfinished extraction, stopped by a picture that is none for a while."""
-    picture = next(file for split in splits.values() for file in split.files if file.name == broken)
-    good = picture.read_bytes()
-    picture.write_text("no picture")
-    with pytest.raises(ValueError, match=broken):
+def stop_at(name: str, splits: dict[str, CaptionSplit], tiny: Backbone, folder: Path) -> None:
+    """Leave an unfinished extraction, which was stopped at the batch with a picture."""
+    batches = [split.files[at : at + 2] for split in splits.values() for at in range(0, len(split.files), 2)]
+    last = next(row for row, batch in enumerate(batches) if name in [path.name for path in batch])
+    seen: list[int] = []
+
+    def stop(*_: object) -> None:
+        if len(seen) == last:
+            raise InterruptedError
+        seen.append(1)
+
+    hook = tiny.register_forward_pre_hook(stop)
+    with pytest.raises(InterruptedError):
         extract(splits, tiny, folder, batch_size=2, device="cpu")
-    picture.write_bytes(good)
+    hook.remove()
 
 
 def looked_at(backbone: Backbone) -> list[int]:
@@ -80,7 +87,7 @@ def test_extracted_rows_are_what_the_backbone_sees(splits: dict, tiny: Backbone,
         with torch.no_grad():
             seen = tiny(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]
         assert torch.equal(torch.from_numpy(data.train.pictures[row]), seen.half())
-    names = {f"{split}_{end}" for split in splits for end in ("ims.npy", "made.npy", "caps.txt", "ids.txt")}
+    names = {f"{split}_{end}" for split in splits for end in ("ims.npy", "caps.txt", "ids.txt")}
     assert {path.name for path in folder.iterdir()} == names | {"meta.json", "checksums.json"}
     meta = json.loads((folder / "meta.json").read_text())
     assert (meta["backbone"], meta["picture_size"], meta["pictures"]["train"]) == ("tiny", 32, 6)
@@ -155,8 +162,7 @@ def test_a_finished_extraction_is_not_done_again(splits: dict, tiny: Backbone, t
     extract(splits, tiny, folder, device="cpu")
     assert times == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     # A folder from before there were digests is taken as it is.
-    for path in [*folder.glob("*_made.npy"), folder / "checksums.json"]:
-        path.unlink()
+    (folder / "checksums.json").unlink()
     before, seen = contents(folder), looked_at(tiny)
     extract(splits, tiny, folder, device="cpu")
     assert contents(folder) == before and not seen
@@ -272,51 +278,35 @@ def test_only_blocks_that_are_damaged_are_made_again(
     assert seen == [1, 1] and contents(folder) == before
 
 
-@pytest.mark.parametrize("begun", ["not", "until the picture", "whole"])
 def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(
-    album: Callable, tiny: Backbone, tmp_path: Path, begun: str, capsys: pytest.CaptureFixture
+    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    pictures, folder = album(), tmp_path / "features"
-    splits = load_karpathy(pictures)
-    if begun == "whole":
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    broken = [pictures / "images" / name for name in ("train3.jpg", "test0.jpg")]
-    for path in broken:
+    pictures, folder, left_out = album(), tmp_path / "features", {"train3.jpg", "test0.jpg"}
+    splits, seen = load_karpathy(pictures), looked_at(tiny)
+    for path in (pictures / "images" / name for name in left_out):
         path.write_bytes(path.read_bytes()[:300])
-    if begun != "not":
-        with pytest.raises(ValueError, match=r"train3.jpg cannot be read.*--skip-unreadable"):
-            extract(splits, tiny, folder, batch_size=2, device="cpu")
-    seen = looked_at(tiny)
+    with pytest.raises(ValueError, match=r"train3.jpg.*--skip-unreadable"):
+        extract(splits, tiny, folder, batch_size=2, device="cpu")
+    assert not seen and not folder.exists()  # before any work
     extract(splits, tiny, folder, batch_size=2, device="cpu", skip_unreadable=True)
-    assert sum(seen) == {"not": 8, "until the picture": 6, "whole": 0}[begun]
     message = capsys.readouterr().err
-    assert "train: 1 picture (train3.jpg) left out" in message
-    assert "test: 1 picture (test0.jpg) left out" in message
-    left_out = {"train": ["train3.jpg"], "test": ["test0.jpg"]}
-    assert json.loads((folder / "meta.json").read_text())["unreadable"] == left_out
+    assert all(f"1 picture ({name}) left out" in message for name in left_out)
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["unreadable"] == {"train": ["train3.jpg"], "test": ["test0.jpg"]}
     report = check_precomp(folder)
     assert report.problems == [] and any("train3.jpg" in fact for fact in report.facts)
     # The folder is that of an album that never had the two pictures; only `meta.json` says more.
     annotations = pictures / "dataset_album.json"
     content = json.loads(annotations.read_text())
-    content["images"] = [
-        one for one in content["images"] if one["filename"] not in {"train3.jpg", "test0.jpg"}
-    ]
+    content["images"] = [one for one in content["images"] if one["filename"] not in left_out]
     annotations.write_text(json.dumps(content))
     without = extract(load_karpathy(pictures), tiny, tmp_path / "without", batch_size=2, device="cpu")
-    other = contents(without)
-    assert {name for name, held in contents(folder).items() if held != other[name]} == {"meta.json"}
-    data = open_precomp(folder)
-    assert data.train.captions == open_precomp(without).train.captions and len(data.train.captions) == 25
-    # Once more with the picture mended: it stays out. Without the option, that is refused.
-    for path in broken:
-        shutil.copy(pictures / "images" / "train0.jpg", path)
-    before = contents(folder)
-    extract(splits, tiny, folder, batch_size=2, device="cpu", skip_unreadable=True)
-    assert contents(folder) == before
+    held, other = contents(folder), contents(without)
+    assert {name for name in held if held[name] != other[name]} == {"meta.json"}
+    assert held.keys() == other.keys()
     with pytest.raises(ValueError, match="unreadable"):
         extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert contents(folder) == before
+    assert contents(folder) == held
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -341,30 +331,11 @@ def test_corrected_captions_are_written_and_no_picture_is_decoded(
     assert contents(folder) == contents(new)
 
 
-@pytest.mark.parametrize("finished", [True, False])
-def test_another_picture_under_an_old_name_is_looked_at_again(
-    splits: dict, tiny: Backbone, tmp_path: Path, finished: bool, capsys: pytest.CaptureFixture
-) -> None:
-    folder = tmp_path / "features"
-    if finished:
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    else:
-        stop_at("test0.jpg", splits, tiny, folder)
-    picture, other = splits["train"].files[1:3]
-    Image.new("RGB", (80, 60)).save(picture)
-    os.utime(other)  # only touched: it is the same picture
-    seen = looked_at(tiny)
-    extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert "1 picture (train1.jpg)" in capsys.readouterr().err
-    assert seen == ([2] if finished else [2, 2])
-    assert contents(folder) == contents(extract(splits, tiny, tmp_path / "new", batch_size=2, device="cpu"))
-
-
 @pytest.mark.parametrize(
     ("file", "content", "named"),
     [
         ("extraction.json", "{", "extraction.json is not JSON"),
-        ("extraction.json", "{}", "extraction.json lacks the field.*empty the folder"),
+        ("extraction.json", "{}", "extraction.json lacks the field"),
         ("meta.json", '{"dtype": "int8"}', "meta.json: dtype"),
         ("checksums.json", "[]", "checksums.json"),
     ],
@@ -387,17 +358,15 @@ def test_a_damaged_account_of_the_settings_is_named(
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("file", [".train_ims.npy.part", "train_made.npy", "test_caps.txt"])
-def test_what_is_no_file_is_not_written_to(splits: dict, tiny: Backbone, tmp_path: Path, file: str) -> None:
-    folder, seen = tmp_path / "features", looked_at(tiny)
-    folder.mkdir()
-    if file == "test_caps.txt":
-        stop_at("train0.jpg", splits, tiny, folder)
+def test_a_link_in_place_of_a_file_is_not_followed(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
+    folder = tmp_path / "features"
+    stop_at("train0.jpg", splits, tiny, folder)
     (tmp_path / "dear").write_text("keep this")
-    (folder / file).symlink_to(tmp_path / "dear")
-    with pytest.raises(ValueError, match=file):
-        extract(splits, tiny, folder, device="cpu")
-    assert (tmp_path / "dear").read_text() == "keep this" and not seen
+    for file in (".train_ims.npy.part", "train_made.npy"):
+        (folder / file).unlink()
+        (folder / file).symlink_to(tmp_path / "dear")
+    extract(splits, tiny, folder, device="cpu")
+    assert (tmp_path / "dear").read_text() == "keep this" and not check_precomp(folder).problems
 
 
 def test_a_disk_without_room_is_told_before_the_work(

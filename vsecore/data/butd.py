@@ -54,8 +54,6 @@ class _Picture:
     where: str
     """Its file, and its line in it, for messages."""
     regions: int
-    size: int
-    """The bytes of its file, by which a change is noticed; 1 for a line of a TSV file."""
     read: Callable[[], _Arrays]
 
 
@@ -118,8 +116,7 @@ def import_regions(
         boxes=first_boxes is not None,
         counts_sha256={} if same else {n: lines_sha256(map(str, counts)) for n, counts in regions.items()},
     )
-    sizes = {name: np.array([picture.size for picture in own]) for name, own in pictures.items()}
-    extraction = Extraction(folder, settings, splits, sizes, splits, {} if same else regions)
+    extraction = Extraction(folder, settings, splits, {} if same else regions)
     with extraction.opened() as missing:
         if missing is not None:
             for name, rows in missing.items():
@@ -145,7 +142,7 @@ def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Seq
             types = (settings.dtype, "float32")
             stored = [as_stored(x[None], t, [picture.where]) for x, t in zip(arrays, types, strict=False)]
             padded = [np.pad(array, padding) for array in stored]  # (1, N, F) and (1, N, 4)
-            rows.write(row, padded, extraction.sizes[name][row : row + 1])
+            rows.write(row, padded)
             if number % MARKED_TOGETHER == 0:
                 rows.mark()
     finally:
@@ -175,8 +172,8 @@ def _find(
     for place, path in files.progress(_listed(paths, places).items(), desc="look up", unit="picture"):
         if boxes is not None and place not in boxes_of:
             raise ValueError(f"{boxes} has no file of boxes for {path.name}: get the rest")
-        regions, size = _regions_in(path), path.stat().st_size
-        found[place] = _Picture(str(path), regions, size, partial(_read_files, path, boxes_of.get(place)))
+        read = partial(_read_files, path, boxes_of.get(place))
+        found[place] = _Picture(str(path), _regions_in(path), read)
     return found
 
 
@@ -201,7 +198,7 @@ def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> d
                     place = _place_of(known_as, places, where)
                     left_out += place is None
                     if place is not None and place not in found:
-                        found[place] = _Picture(where, regions, 1, partial(_read_line, path, begin, where))
+                        found[place] = _Picture(where, regions, partial(_read_line, path, begin, where))
     if left_out:
         print(f"{left_out} lines of pictures that are in no split: left out", file=sys.stderr)
     return found

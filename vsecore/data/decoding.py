@@ -36,12 +36,9 @@ def look_ahead(
     """
 
     def decode(path: Path) -> _Decoded:
-        try:
-            if longest is None:
-                return decode_picture(path, size), (size, size)
-            return decode_in_proportion(path, size, longest)
-        except ValueError as error:
-            raise ValueError(f"{error}; or leave out such pictures (--skip-unreadable)") from None
+        if longest is None:
+            return decode_picture(path, size), (size, size)
+        return decode_in_proportion(path, size, longest)
 
     waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
     for batch in [*batches, [], []]:

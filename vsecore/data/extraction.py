@@ -43,9 +43,9 @@ def extract(
     Pictures are decoded in threads while the network works on the ones before them. If another process is
     extracting into the same folder, this one says so and waits for it.
 
-    Rows that are already in the folder stay. Those of files that are damaged or cut off, and those of
-    pictures whose files now have another size, are made again, and stderr says which. If only captions have
-    changed, they are written again, and no picture is decoded.
+    Every picture is opened before the first is extracted, so that hours are not lost at one that is damaged.
+    Rows that are already in the folder stay; those that are damaged or cut off are made again. If only
+    captions have changed, they are written again, and no picture is decoded.
 
     If `accelerate launch` or `torchrun` has started several processes, each makes its share of the batches,
     and the folder ends byte for byte as one process would have written it. They must see the same disk. If
@@ -61,15 +61,14 @@ def extract(
         device: where the network runs; None: a GPU if there is one, each process its own.
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
         workers: threads that decode; None: one for each core, at most 16.
-        skip_unreadable: open every picture first, and leave out those that cannot be read, with their
-            captions. stderr and `meta.json` name them. They stay out of this folder, even if their files are
-            mended later. An extraction that was begun with them continues without them.
+        skip_unreadable: leave out pictures that cannot be read, with their captions. stderr and `meta.json`
+            name them.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: a picture cannot be read, features are not finite, or the folder holds other features.
+        ValueError: pictures cannot be read, features are not finite, or the folder holds other features.
             What was done until then is kept: the same call continues from there.
         OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
             anything is extracted.
@@ -78,8 +77,8 @@ def extract(
         raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
     group, folder = join_processes(), Path(folder).expanduser()
     kept, left_out = dict(caption_splits), {}
-    if skip_unreadable:
-        left_out = from_main_process(lambda: _find_unreadable(caption_splits, folder))
+    if skip_unreadable or from_main_process(lambda: read_settings(folder) is None):
+        left_out = from_main_process(lambda: _find_unreadable(caption_splits, skip_unreadable))
         kept = {name: split.without(left_out[name]) for name, split in caption_splits.items()}
     settings = Settings.of(
         kept,
@@ -93,8 +92,7 @@ def extract(
         feature_dim=backbone.feature_dim,
         boxes=backbone.kind == "region",
     )
-    sizes = {n: np.array([max(1, p.stat().st_size) for p in split.files]) for n, split in kept.items()}
-    extraction = Extraction(folder, settings, kept, sizes, caption_splits)
+    extraction = Extraction(folder, settings, kept)
     with contextlib.ExitStack() as stack:
         missing = from_main_process(lambda: stack.enter_context(extraction.opened()))
         if missing is not None:
@@ -110,18 +108,19 @@ def extract(
     return folder
 
 
-def _find_unreadable(caption_splits: CaptionSplits, folder: Path) -> dict[str, list[str]]:
-    """Return the ids of pictures that cannot be read, or that were left out of the folder before."""
-    before = read_settings(folder)
+def _find_unreadable(caption_splits: CaptionSplits, skip: bool) -> dict[str, list[str]]:
+    """Return the ids of pictures that cannot be read; refuse them, or a split without others."""
     found = {}
     for name, split in caption_splits.items():
-        known, broken = before.unreadable.get(name, ()) if before else (), find_unreadable(split.files)
-        rows = [i for i, path in enumerate(split.files) if path in broken or split.picture_ids[i] in known]
-        found[name] = [split.picture_ids[row] for row in rows]
-        if len(rows) == len(split.files):
-            raise ValueError(f"no picture of split {name!r} can be read: get {split.files[0]} and the others")
-        if rows:
-            lost = counted([split.files[row].name for row in rows], "picture")
+        broken = find_unreadable(split.files)
+        found[name] = [split.picture_ids[row] for row, path in enumerate(split.files) if path in broken]
+        if broken and (not skip or len(broken) == len(split.files)):
+            raise ValueError(
+                f"{counted([path.name for path in broken], 'picture')} of split {name!r} cannot be read: "
+                f"{next(iter(broken.values()))}; or leave out such pictures (--skip-unreadable)"
+            )
+        if broken:
+            lost = counted([path.name for path in broken], "picture")
             print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)
     return found
 
@@ -155,7 +154,7 @@ def _make_rows(
             arrays = [as_stored(seen.float().cpu().numpy(), extraction.settings.dtype, names)]
             if boxes is not None:
                 arrays.append(boxes.float().cpu().numpy())
-            rows.write(start, arrays, extraction.sizes[name][start : start + batch_size])
+            rows.write(start, arrays)
             rows.mark()
             bar.update(len(paths))
     group.wait()

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,10 +126,7 @@ def read_settings(folder: Path) -> Settings | None:
     """Return the settings that a folder was begun with; None: it was not begun."""
     for path in (folder / META, folder / UNFINISHED):
         if path.exists():
-            try:
-                settings: Settings = files.read_json(path, Settings)
-            except ValueError as error:
-                raise ValueError(f"{error}; or empty the folder, and extract everything again") from None
+            settings: Settings = files.read_json(path, Settings)
             return settings
     return None
 
@@ -141,11 +138,6 @@ class Extraction:
     folder: Path
     settings: Settings
     caption_splits: CaptionSplits
-    """Without the pictures that are left out."""
-    sizes: Mapping[str, np.ndarray]
-    """For each split the size in bytes of the file that each row is made from, (n,), at least 1."""
-    all_splits: CaptionSplits
-    """With the pictures that are left out."""
     counts: Mapping[str, np.ndarray] = field(default_factory=dict)
     """For each split how many elements each picture has, (n,); empty: all have the same number."""
 
@@ -158,17 +150,12 @@ class Extraction:
             even for `finish`.
 
         Raises:
-            ValueError: the folder holds other features, or something else where a file is to be written.
+            ValueError: the folder holds other features.
             OSError: it cannot be created or written, or its disk lacks room.
         """
-        # A whole folder needs no writing, and perhaps this process may not write there.
-        if read_settings(self.folder) == self.settings and self._is_whole(self._missing()):
-            yield None
-            return
         self.folder.mkdir(parents=True, exist_ok=True)
         with files.locked(self.folder, "is extracting into"):
-            self._leave_out_unreadable()
-            missing = self._missing()  # by now another process may have done it all
+            missing = self._missing()
             yield None if self._is_whole(missing) else self._begin(missing)
 
     def finish(self) -> None:
@@ -182,6 +169,7 @@ class Extraction:
             for path, text in self._texts(name).items():
                 self._write(path, text)
             digests |= self.rows(name).digests()
+            self.rows(name).made.unlink(missing_ok=True)
         self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
         self._write(self.folder / META, self.settings.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
@@ -224,7 +212,7 @@ class Extraction:
                         f"and is now {short(now)}; name another folder, or empty this one"
                     )
         digests = _read_digests(self.folder) if (self.folder / META).exists() else {}
-        return {name: self.rows(name).missing(self.sizes[name], digests) for name in self.caption_splits}
+        return {name: self.rows(name).missing(digests) for name in self.caption_splits}
 
     def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
         return (
@@ -234,35 +222,13 @@ class Extraction:
             and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
         )
 
-    def _leave_out_unreadable(self) -> None:
-        """If the folder was begun with pictures that are now left out, take their rows out of its files."""
-        before, now = read_settings(self.folder), self.settings
-        if before is None or before.unreadable == now.unreadable:
-            return
-        had = {
-            n: split.without(before.unreadable.get(n, ())).picture_ids for n, split in self.all_splits.items()
-        }
-        same = before.picture_ids_sha256 == {name: lines_sha256(ids) for name, ids in had.items()}
-        if not same or any(set(ids) - {*now.unreadable.get(n, ())} for n, ids in before.unreadable.items()):
-            return  # other pictures, or pictures that were left out and come back: `_missing` refuses them
-        for name, ids in now.unreadable.items():
-            before.rows(self.folder, name).leave_out(np.flatnonzero(np.isin(had[name], ids)))
-        ours = ("pictures", "picture_ids_sha256", "captions_sha256", "unreadable")
-        settings = replace(before, **{setting: getattr(now, setting) for setting in ours})
-        self._write(self.folder / UNFINISHED, settings.as_json())
-        (self.folder / META).unlink(missing_ok=True)
-
     def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Mark the folder as unfinished, and begin the splits that are not whole; return their rows."""
         begun = {name: rows for name, rows in missing.items() if rows.any() or not self.rows(name).are_whole}
-        for path in [path for name in missing for path in (*self._texts(name), *self.rows(name).paths)]:
-            if path.is_symlink() or (path.exists() and not path.is_file()):
-                raise ValueError(f"{path} is not a plain file: move it away, or name another folder")
         for name, rows in begun.items():
             if self.rows(name).finished.exists():
                 pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
-                which = f"{counted(pictures, 'picture')} damaged, or made from pictures that have changed"
-                print(f"{name}: features of {which}: made again", file=sys.stderr)
+                print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
         wanted = sum(self.rows(name).bytes_missing(rows) for name, rows in begun.items())
         free = shutil.disk_usage(self.folder).free
         if wanted > free:

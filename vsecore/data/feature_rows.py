@@ -1,8 +1,7 @@
 """The rows of one split in a folder of features, written in any order, also by several processes at once.
 
-Until all rows of a split are there, its files are hidden. `{split}_made.npy` says which rows are there, and
-how large the file was that each was made from, so that a picture that has changed is noticed. Once the split
-is whole, each `BLOCK` rows have a digest in `checksums.json`, so that later damage is noticed.
+Until all rows of a split are there, its files are hidden, and `{split}_made.npy` says which rows are there.
+Once the split is whole, each `BLOCK` rows have a digest in `checksums.json`, so that damage is noticed.
 """
 
 import hashlib
@@ -39,32 +38,22 @@ class FeatureRows:
         self._arrays = {self.finished: (np.dtype(dtype), shape)}
         if boxes:
             self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
-        self._unmarked: list[tuple[int, np.ndarray]] = []
-
-    @property
-    def paths(self) -> list[Path]:
-        """Every file that is written, under both its names."""
-        return [*self._arrays, *map(_hidden, self._arrays), self.made]
+        self._unmarked: list[tuple[int, int]] = []
 
     @property
     def are_whole(self) -> bool:
         """Whether the files have their real names, shapes and sizes."""
         return all(map(self._fits, self._arrays))
 
-    def missing(self, sizes: np.ndarray, digests: Mapping[str, list[str]]) -> np.ndarray:
-        """Return which rows must be made, (n,) bool.
-
-        `sizes` are those of the files that rows are made from, and `digests` what `checksums.json` says.
-        """
-        if not all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays):
-            return np.ones(self.count, bool)
-        if not self.are_whole:
-            return np.asarray(self._read_made() != sizes)
-        # A folder without this file was extracted before there was one: it is taken as it is.
-        missing = self._read_made() != sizes if self.made.exists() else np.zeros(self.count, bool)
-        for _, start in self.damaged(digests):
-            missing[start : start + BLOCK] = True
-        return missing
+    def missing(self, digests: Mapping[str, list[str]]) -> np.ndarray:
+        """Return which rows must be made, (n,) bool; `digests` is what `checksums.json` says."""
+        missing = np.zeros(self.count, bool)
+        if self.are_whole:
+            for _, start in self.damaged(digests):
+                missing[start : start + BLOCK] = True
+            return missing
+        begun = all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays)
+        return ~self._read_made() if begun else ~missing
 
     def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
         """Yield the file and the first row of each block of a finished split that is not what was written."""
@@ -81,7 +70,7 @@ class FeatureRows:
     def bytes_missing(self, missing: np.ndarray) -> int:
         """Return how many bytes the rows that are missing will take."""
         row = sum(dtype.itemsize * int(np.prod(shape[1:])) for dtype, shape in self._arrays.values())
-        return row * int(missing.sum()) + 8 * self.count
+        return row * int(missing.sum()) + self.count
 
     def begin(self, missing: np.ndarray) -> None:
         """Hide the files until they are whole again, and forget the rows that are missing.
@@ -89,49 +78,33 @@ class FeatureRows:
         A process that has a finished file mapped sees rows change when they are made again; but to copy 30 GB
         for the sake of one row would be worse.
         """
-        made = self._read_made()
         for path, (dtype, shape) in self._arrays.items():
             if path.exists():
                 path.replace(_hidden(path))
             if not self._fits(_hidden(path)):
                 missing = np.ones(self.count, bool)
+                _hidden(path).unlink(missing_ok=True)  # it may be a link or a pipe
                 np.lib.format.open_memmap(_hidden(path), "w+", dtype, shape)
-        self._write_made(np.where(missing, 0, made))
+        with files.write_atomically(self.made) as file:
+            np.save(file, ~missing)
 
-    def leave_out(self, rows: np.ndarray) -> None:
-        """Take some rows out of the files. If that is interrupted, the whole split is made again."""
-        kept = np.delete(np.arange(self.count), rows)
-        made = self._read_made()[kept]
-        for path, (dtype, shape) in self._arrays.items():
-            source = path if path.exists() else _hidden(path)
-            if self._fits(source):  # otherwise nothing of it can be kept
-                header = {"descr": dtype.str, "fortran_order": False, "shape": (len(kept), *shape[1:])}
-                before = MappedPictures(source)
-                with files.write_atomically(_hidden(path)) as file:
-                    np.lib.format.write_array_header_1_0(file, header)
-                    for start in range(0, len(kept), BLOCK):
-                        file.write(before[kept[start : start + BLOCK]].tobytes())
-                path.unlink(missing_ok=True)
-        self._write_made(made)
-
-    def write(self, start: int, arrays: Sequence[np.ndarray], sizes: np.ndarray) -> None:
+    def write(self, start: int, arrays: Sequence[np.ndarray]) -> None:
         """Write some rows. They count as made after `mark`. Several processes may write, each its own rows.
 
         Args:
             start: the index of the first of these rows.
             arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
-            sizes: (m,) the bytes of the file that each was made from.
         """
         for path, rows in zip(self._arrays, arrays, strict=True):
             _overwrite(_hidden(path), start, self.count, rows)
-        self._unmarked.append((start, sizes))
+        self._unmarked.append((start, len(arrays[0])))
 
     def mark(self) -> None:
         """Mark what was written as made, after it has reached the disk."""
         if self._unmarked:
             _flush(*map(_hidden, self._arrays))
-        for start, sizes in self._unmarked:
-            _overwrite(self.made, start, self.count, sizes.astype(np.int64))
+        for start, count in self._unmarked:
+            _overwrite(self.made, start, self.count, np.ones(count, bool))
         self._unmarked.clear()
 
     def finish(self) -> None:
@@ -156,20 +129,15 @@ class FeatureRows:
         return (found.dtype, found.shape) == wanted
 
     def _read_made(self) -> np.ndarray:
-        """Return (n,) int64: the bytes of the file that each row was made from; 0: the row is not there."""
+        """Return which rows are there, (n,) bool; none if the file that says so is damaged."""
         try:
-            if not self.made.is_file():  # a pipe would make us wait for its other end
-                return np.zeros(self.count, np.int64)
-            made = np.load(self.made, allow_pickle=False)
-            if made.shape == (self.count,) and made.dtype == np.int64:
-                return np.asarray(made)
+            if self.made.is_file():  # a pipe would make us wait for its other end
+                made = np.load(self.made, allow_pickle=False)
+                if made.shape == (self.count,) and made.dtype.kind in "bi":  # once numbers, 0 for a lack
+                    return np.asarray(made != 0)
         except Exception:  # a damaged header fails in as many ways as Python code can
             pass
-        return np.zeros(self.count, np.int64)
-
-    def _write_made(self, made: np.ndarray) -> None:
-        with files.write_atomically(self.made) as file:
-            np.save(file, made)
+        return np.zeros(self.count, bool)
 
     def _digests(self, path: Path) -> Iterator[str]:
         rows = MappedPictures(path)
