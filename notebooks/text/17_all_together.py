@@ -20,7 +20,7 @@
 # **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb), [Pooling: sort, weigh, sum](10_pooling.ipynb),
 # [How many negatives?](11_how_many_negatives.ipynb) and [Latent targets](16_latent_targets.ipynb), and an idea of mean and spread.
 #
-# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour.
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take half an hour.
 #
 # The map, all of it: **encode → pool → compare → learn**.
 
@@ -37,9 +37,7 @@ import statistics
 import textwrap
 
 import matplotlib.pyplot as plt
-import torch
 from IPython.display import Markdown
-from scipy.stats import t as student
 
 import course
 from vsecore import experiments, records
@@ -47,7 +45,7 @@ from course import plots, systems
 from course import dots, tally
 from course.verdicts import DATA, WORKS, in_short
 from course.wording import mean, table
-from vsecore.experiments.gates import MARGIN, measures_of
+from vsecore.experiments.gates import MARGIN
 from vsecore.experiments.missing import missing, usual_seconds
 from vsecore.experiments.references import ORACLE
 from vsecore.experiments.statistics import interval
@@ -186,258 +184,11 @@ plots.show(
 # %% [markdown]
 # For one question alone, the rule would be this. If the interval excludes 0 and the mean is beyond the band, there is a difference. If the interval
 # is within the band, there is none that matters. Otherwise these seeds leave it open, which is not the same as a tie. But here many questions are
-# asked at once, and the verdicts at the right allow for that, as we shall see under *Twenty questions*. So they ask for more than this rule: an
+# asked at once, and the verdicts at the right allow for that. So they ask for more than this rule: an
 # interval may lie just within the band, and its question still be *undecided*, such as AdPool against GPO.
 #
-# Two tests put this into numbers. A *p-value* is the chance of differences at least as large as ours if some assumption were true. The first test
-# assumes that nothing differs. Divide the mean by its error, which is the spread over the root of the number of seeds, and look up both tails of
-# Student's t, with one degree of freedom less than there are seeds. The second test {cite}`lakens2017equivalence` assumes that the systems differ by
-# more than matters. Test against both ends of the band, one tail each, and take the larger p-value. Half the band is the *margin of equivalence*. It
-# was set before any verdict.
-#
-# ```{exercise} Two p-values
-# :label: ex-17-p_values
-#
-# `differences` has one number for each seed. Return the p-value for a true mean of 0, and that for a true mean outside ± `margin`.
-# `student.sf(x, freedom)` is the upper tail of Student's t.
-# ```
-
-# %%
-from course.checks import exercise
-
-
-@exercise("17.p_values")
-def p_values(differences, margin):  # n numbers, a number -> two numbers
-    # your part
-    n = len(differences)
-    mean, error = statistics.mean(differences), statistics.stdev(differences) / n**0.5
-    equal = 2 * student.sf(abs(mean) / error, n - 1)
-    low = student.sf((mean + margin) / error, n - 1)  # is it above -margin?
-    high = student.sf((margin - mean) / error, n - 1)  # is it below +margin?
-    return equal, max(low, high)
-    # end of your part
-
-
-# %% [markdown]
-# ````{solution} ex-17-p_values
-# :class: dropdown
-#
-# The second test turns the usual one round: a small p-value means that the systems are surely about equal. With one tail on each side, it is below
-# 0.05 if the 90 % interval lies within the band, which is a little narrower than the 95 % interval that we draw.
-# ````
-#
-# ## Twenty questions
-#
-# A difference counts as sure if its p-value is below $0.05$. Where nothing differs, this rule raises a false alarm once in twenty times. And an
-# experiment asks more than one question.
-#
-# ```{exercise} Twenty questions
-# :label: ex-17-chance
-#
-# In twenty independent comparisons, nothing really differs. How likely is at least one p-value below 0.05?
-# ```
-
-# %%
-from course.checks import check
-
-your_chance = 1 - 0.95**20  # your part: one number
-check("17.chance", your_chance)
-
-# %% [markdown]
-# ````{solution} ex-17-chance
-# :class: dropdown
-#
-# $1 - 0.95^{20} = 0.64$: a false alarm is more likely than none.
-# ````
-#
-# *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by the number
-# of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
-#
-# ```{exercise} Holm's correction
-# :label: ex-17-holm
-#
-# Return the corrected p-values as a list, in the order in which they came. `questions` says how many were asked; some may have no answer yet.
-# ```
-
-# %%
-from course.checks import exercise
-
-
-@exercise("17.holm")
-def holm(p_values, questions):  # a list, a number -> a list
-    # your part
-    raised, largest = list(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (questions - rank) * p_values[place]))
-        raised[place] = largest
-    return raised
-    # end of your part
-
-
-# %% [markdown]
-# ````{solution} ex-17-holm
-# :class: dropdown
-#
-# Questions without an answer count too. Otherwise a verdict could change when the next training comes in.
-# ````
-#
-# Does it work? We ask up to thirty questions about pure noise, with five seeds each, and repeat all of it many times.
-
-# %%
-most, times = 30, lesson.pick(smoke=50, lesson=1000, full=5000)
-generator = torch.Generator().manual_seed(seed)
-noise = torch.randn(times, most, 5, generator=generator, dtype=torch.float64)
-scores = noise.mean(-1).abs() / noise.std(-1) * 5**0.5  # (times, questions)
-p = torch.from_numpy(2 * student.sf(scores.numpy(), 4))  # (times, questions)
-counts = [1, 2, 5, 10, 20, 30]
-alarms = {
-    "uncorrected": [float((p[:, :n].amin(1) < 0.05).double().mean()) for n in counts],
-    "with Holm": [
-        statistics.mean(min(holm(row[:n], n)) < 0.05 for row in p.tolist()) for n in counts
-    ],
-}
-course.numbers({f"{name}, thirty (%)": 100 * v[-1] for name, v in alarms.items()})
-
-# %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(6.2, 3))
-curves = {name: (counts, [100 * one for one in values]) for name, values in alarms.items()}
-plots.curves(axes, curves, x="questions asked", y="a false alarm, %")
-axes.plot(
-    range(1, most + 1),
-    [100 * (1 - 0.95**n) for n in range(1, most + 1)],
-    color="0.6",
-    linewidth=1,
-    label="by arithmetic",
-)
-axes.axhline(5, color="0.6", linestyle=":", label="what we allow")
-axes.set(ylim=(0, 100))
-axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-plots.show(
-    figure,
-    alt="The chance of at least one false alarm against the number of questions. Without correction the simulation follows the curve of arithmetic "
-    "and climbs past one half; with Holm's correction it stays near the dotted line of one in twenty.",
-)
-
-# %% [markdown]
-# Without correction, the simulation follows $1 - 0.95^n$ for $n$ questions. With it, false alarms stay about as rare as for one question.
-#
-# Both tests together give the verdict of one measure:
-
-
-# %%
-def verdict(mean, margin, equal, far):
-    if far < 0.05:
-        return "no difference"
-    if equal < 0.05 and abs(mean) > margin:
-        return "reproduced" if mean > 0 else "contradicted"
-    return "undecided"
-
-
-# %% [markdown]
-# Your two functions and this one can judge what is recorded, from the results of each seed. The package should agree, for every experiment and measure.
-
-
-# %% tags=["hide-input"]
-def judged_by_hand(name, measure):
-    """Pairs of verdicts on an experiment's claims of "better": by the learner's functions, and by the package."""
-    arms = fair[name]
-    asked = [
-        one
-        for several in outcomes.values()
-        for one in several["scenes"]
-        if one.claim.experiment == name
-        and one.claim.kind in ("better", "our question")
-        and measure in measures_of("scenes", one.claim.when, one.claim.about)
-    ]
-    answered = [one for one in asked if one.by_measure]
-    rows = []
-    for one in answered:
-        first, second = (arms[arm].results[measure] for arm in one.claim.arms)
-        pairs = [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
-        other = statistics.mean(b for _, b in pairs)
-        rows.append(([a - b for a, b in pairs], MARGIN * other))
-    tested = [p_values(*row) for row in rows]
-    equal, far = (holm([one[side] for one in tested], len(asked)) for side in (0, 1))
-    by_hand = [
-        verdict(statistics.mean(row[0]), row[1], *ps)
-        for row, *ps in zip(rows, equal, far, strict=True)
-    ]
-    return list(zip(by_hand, [one.by_measure[measure] for one in answered], strict=True))
-
-
-# %%
-pairs = [
-    pair
-    for name in experiments.EXPERIMENTS
-    for measure in ("rsum", "i2t_map_at_r", "t2i_map_at_r")
-    for pair in judged_by_hand(name, measure)
-]
-print("vsecore.experiments agrees:", bool(pairs) and all(a == b for a, b in pairs))
-
-# %% [markdown]
-# If rsum and mAP@R of a claim disagree, its verdict is *mixed*.
-#
-# ## A win out of nothing
-#
-# No test can help if we look at the results first and then choose what to report. Let us do that on purpose.
-#
-# ```{exercise} A win out of nothing
-# :label: ex-17-break
-#
-# `ours` and `theirs` are test results of two equally good systems, (learning rates, seeds). For each seed, return one of ours minus one of
-# theirs, so that ours seems to win. Choose, but invent nothing.
-# ```
-
-# %%
-from course.checks import exercise
-
-
-@exercise("17.break")
-def differences_to_publish(ours, theirs):  # (R, n), (R, n) -> (n,)
-    # your part
-    return ours.max(0).values - theirs.min(0).values
-    # end of your part
-
-
-# %% [markdown]
-# ````{solution} ex-17-break
-# :class: dropdown
-#
-# For each seed, our best rate against their worst. Nobody does that, but milder forms are common: tune your own system on the test split, and leave the other
-# at its default.
-# ````
-
-
-# %%
-def wins(choose, studies):  # in percent of the studies of equal systems
-    dice, count = torch.Generator().manual_seed(seed), 0
-    for _ in range(studies):
-        ours, theirs = torch.randn(2, 5, 5, generator=dice, dtype=torch.float64)
-        found = [float(one) for one in choose(ours, theirs)]
-        count += statistics.mean(found) > 0 and p_values(found, 1)[0] < 0.05
-    return 100 * count / studies
-
-
-def best(results):  # the rate with the best mean on the test split
-    return results[results.mean(1).argmax()]
-
-
-# %%
-ways_to_choose = {
-    "rates fixed beforehand": lambda ours, theirs: ours[0] - theirs[0],
-    "ours on test, theirs fixed": lambda ours, theirs: best(ours) - theirs[0],
-    "both on test": lambda ours, theirs: best(ours) - best(theirs),
-    "yours": differences_to_publish,
-}
-studies = lesson.pick(smoke=50, lesson=1000, full=1000)
-won = {f"{name} (% won)": wins(choose, studies) for name, choose in ways_to_choose.items()}
-course.numbers(won)
-
-# %% [markdown]
-# With rates fixed beforehand, ours should win about one time in forty. If only ours is tuned on the test split, it wins more often, and a published
-# table would not show why. If both are, the comparison stays fair, but both numbers are too high. (It wins even more rarely than one time in forty:
-# the best of five means varies less than one mean does, while the seeds spread as before, so that the test overrates its doubt.) So we tune every
-# system in the same way, on the development split.
+# [Learning to rank](04_learning_to_rank.ipynb) puts this into numbers: two p-values, Holm's correction for many questions, and the verdict that
+# follows from both.
 #
 # Unfair choices are one danger; unfinished trainings are the other. A claim is judged only if five gates are open:
 #
@@ -706,9 +457,6 @@ check("17.explore", (your_expectation, your_finding))
 #
 # | idea | in this notebook | in the package |
 # | --- | --- | --- |
-# | paired t-test; equivalence by two tests (Lakens) | `p_values` | `vsecore.experiments.statistics.doubts` |
-# | correction (Holm) | `holm` | `vsecore.experiments.statistics.holm` |
-# | verdict of one measure | `verdict` | `vsecore.experiments.statistics.judge` |
 # | gates, and what opens them | the list of five | `vsecore.experiments.gates`, `vsecore.experiments.missing` |
 # | a system as a row | `combine` | `vsecore.recipes.Recipe` |
 #
