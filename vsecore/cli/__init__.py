@@ -7,15 +7,14 @@ gives one sentence, no traceback, and exit status 2. The heavy imports are insid
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from typing import IO, Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from vsecore import threads
-from vsecore.cli import data, evaluation, experiments, mining, runs, scenes, search
+from vsecore.cli import data, evaluation, experiments, runs, scenes, search
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,81 +29,38 @@ for command in (
     runs.plan,
     runs.train,
     evaluation.evaluate,
-    mining.mine,
+    runs.mine,
     experiments.baselines,
     experiments.experiment,
     experiments.compare,
 ):
     app.command()(command)
 
-
-def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
-    """Run a command line. A user's mistake prints one sentence, or a traceback with --debug.
-
-    `extra` is the extra that brings a missing module if `EXTRAS` does not name it.
-    """
-    os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
-    try:
-        with contextlib.redirect_stdout(_Output(sys.stdout)):
-            app()
-    except SystemExit as ended:  # in which typer hides every broken pipe, also that of a worker
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        _refuse(ended.__context__, name, extra)
-    except Exception as error:
-        _refuse(error, name, extra)
-
-
 SEARCH = ("faiss", "jinja2", "python_multipart", "qdrant_client", "starlette", "uvicorn")
 EXTRAS = {"tensorboard": "logs", "pyarrow": "offline"} | dict.fromkeys(SEARCH, "search")
 """The extra that brings each module that may be missing."""
 
 
-class _Output:
-    """Standard output that ends the command quietly when its reader, such as head, has seen enough."""
+def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
+    """Run a command line. A user's mistake prints one sentence, or a traceback with --debug.
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write text."""
-        with contextlib.suppress(BrokenPipeError):
-            return self._stream.write(text)
-        self._end()
-
-    def flush(self) -> None:
-        """Write what is still in the buffer."""
-        with contextlib.suppress(BrokenPipeError):
-            return self._stream.flush()
-        self._end()
-
-    def _end(self) -> NoReturn:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())  # for what is written at exit
-        sys.exit(1)
-
-
-def _refuse(error: BaseException, name: str, extra: str) -> NoReturn:
-    """End with one sentence, or with a traceback if --debug asks for it or the mistake is not the user's."""
-    missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
-    expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
-    if "--debug" in sys.argv or not expected:
-        raise error
-    extra = EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], extra)
-    remedy = ", which this command needs" if missing else ""
-    if missing and extra:
-        remedy += f": pip install 'vsecore[{extra}]' brings it"
-    if isinstance(error, BrokenPipeError):
-        remedy = ": a process that this command works with has ended; give the command again"
-    _complain(f"{name}: {error}{remedy}")
-    sys.exit(2)
-
-
-def _complain(sentence: str) -> None:
-    """Print an error on stderr, even if it holds a file name that is not valid text."""
-    typer.echo(sentence.encode(errors="backslashreplace").decode(), err=True)
+    `extra` is the extra that brings a missing module if `EXTRAS` does not name it. A reader of the output
+    that has seen enough, such as head, ends the command quietly.
+    """
+    os.environ.update(threads.whole_machine(os.environ))  # before a command imports PyTorch
+    try:
+        app()
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("vsecore")
+        expected = missing or isinstance(error, ValueError | OSError | FloatingPointError)
+        if "--debug" in sys.argv or not expected:
+            raise
+        remedy = ", which this command needs" if missing else ""
+        if missing and (extra := EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], extra)):
+            remedy += f": pip install 'vsecore[{extra}]' brings it"
+        sentence = f"{name}: {error}{remedy}"
+        typer.echo(sentence.encode(errors="backslashreplace").decode(), err=True)  # it may hold any file name
+        sys.exit(2)
 
 
 @app.callback()

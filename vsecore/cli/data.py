@@ -9,23 +9,28 @@ from typing import Annotated, Literal
 import typer
 
 from vsecore import stopping
-from vsecore.cli.options import check_writable
+from vsecore.cli.options import Collection, Features, Seed, writable
 
 app = typer.Typer(no_args_is_help=True, help="Photographs and features: get, check, extract them.")
+
+Out = Annotated[Path, typer.Argument(callback=writable, help="The folder to write features into.")]
+OutOption = Annotated[
+    Path, typer.Option("--out", callback=writable, help="The folder to write features into.")
+]
+Captions = Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")]
+OnDisk = Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")]
 
 
 @app.command("get")
 def data_get(
-    name: Annotated[Literal["coco", "flickr30k", "flickr8k"], typer.Argument(help="Which collection.")],
-    root: Annotated[Path, typer.Option(help="The folder to put it into.")],
+    name: Annotated[Collection, typer.Argument(help="Which collection.")],
+    root: Annotated[Path, typer.Option(callback=writable, help="The folder to put it into.")],
     only: Annotated[
         list[str] | None, typer.Option(help="Only this archive, such as val2014.zip. Can be repeated.")
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from", help="The address of a folder with the same archives, instead of the official."
-        ),
+        typer.Option("--from", help="The address of a folder of the same archives, not the official one."),
     ] = None,
     delete_archives: Annotated[
         bool, typer.Option("--delete-archives", help="Delete each archive once it is unpacked.")
@@ -35,12 +40,10 @@ def data_get(
 
     Run it again to bring back pictures that are missing; delete damaged ones first.
     """
-    check_writable("--root", root)
     from vsecore.data.collections import get
 
     stopping.advise(lambda: "continue with the same command")
-    complete = get(name, root, only=only or [], base=source, delete_archives=delete_archives, say=typer.echo)
-    if not complete:
+    if not get(name, root, only=only or [], base=source, delete_archives=delete_archives, say=typer.echo):
         raise typer.Exit(1)
     typer.echo(f"next: vse data check {root}")
 
@@ -48,7 +51,7 @@ def data_get(
 @app.command("check")
 def data_check(
     root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
-    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+    captions: Captions = None,
 ) -> None:
     """Check a folder of photographs or of features, and list every problem."""
     from vsecore.data.features import check_precomp, holds_features
@@ -70,31 +73,26 @@ def data_check(
 @app.command("extract")
 def data_extract(
     root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
+    out: Out,
     backbone: Annotated[
         str,
         typer.Option(help="A timm model, best with its weights (resnet152.tv_in1k), or torchvision/NAME."),
     ] = "resnet50.tv_in1k",
     weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
-    captions: Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")] = None,
+    captions: Captions = None,
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Also extract each picture's mirror image: twice the elements.")
     ] = False,
     picture_size: Annotated[
         int | None, typer.Option(min=32, help="The side of the pictures, if not the one it was trained on.")
     ] = None,
-    dtype: Annotated[
-        Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")
-    ] = "float16",
+    dtype: OnDisk = "float16",
     batch_size: Annotated[
         int | None,
         typer.Option(min=1, help="Pictures at a time: 32, or 4 for a detector.", show_default=False),
     ] = None,
     skip_unreadable: Annotated[
-        bool,
-        typer.Option(
-            "--skip-unreadable", help="Leave out pictures that cannot be read, with their captions."
-        ),
+        bool, typer.Option("--skip-unreadable", help="Leave out unreadable pictures, with their captions.")
     ] = False,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped.
@@ -102,7 +100,6 @@ def data_extract(
     torchvision/fasterrcnn_resnet50_fpn gives 36 regions and their boxes, a ViT gives patches, others a grid.
     Several processes share the work: accelerate launch -m vsecore data extract ...
     """
-    check_writable("OUT", out)
     from vsecore.data.backbones import MirroredBackbone
     from vsecore.data.extraction import extract
     from vsecore.data.karpathy import load_karpathy
@@ -126,16 +123,13 @@ def data_import(
     captions: Annotated[
         Path, typer.Option(help="The dataset_*.json that says which picture is in which split.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write features into.")],
+    out: OutOption,
     boxes: Annotated[
         Path | None, typer.Option(help="A folder with each picture's boxes, if they are not in the sources.")
     ] = None,
-    dtype: Annotated[
-        Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")
-    ] = "float16",
+    dtype: OnDisk = "float16",
 ) -> None:
     """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes."""
-    check_writable("--out", out)
     from vsecore.data.butd import import_regions
 
     stopping.advise(lambda: "continue with the same command")
@@ -146,13 +140,31 @@ def data_import(
 @app.command("join")
 def data_join(
     folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write the joined features into.")],
+    out: OutOption,
 ) -> None:
     """Put the features of several networks side by side, each picture as one vector."""
-    check_writable("--out", out)
     from vsecore.data.joining import join
 
     _show(join(folders, out))
+
+
+@app.command("rehearse")
+def data_rehearse(
+    collection: Annotated[Collection, typer.Argument(help="Whose shape the numbers take.")],
+    out: Out,
+    features: Features = "region",
+    share: Annotated[float, typer.Option(help="The share of the pictures.")] = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
+
+    COCO's regions are 18.2 GB. Stopped, it goes on with the same command: a split that is whole stays.
+    """
+    from vsecore.data.rehearsal import Shape, write_rehearsal
+
+    stopping.advise(lambda: "continue with the same command")
+    write_rehearsal(out, Shape.of(collection, features, share), seed)
+    _show(out)
 
 
 def _show(folder: Path) -> None:
@@ -163,27 +175,3 @@ def _show(folder: Path) -> None:
         dataset = open_precomp(folder)
         for split in (dataset.train, dataset.dev, dataset.test):
             typer.echo(repr(split))
-
-
-@app.command("rehearse")
-def data_rehearse(
-    collection: Annotated[
-        Literal["coco", "flickr30k", "flickr8k"], typer.Argument(help="Whose shape the numbers take.")
-    ],
-    out: Annotated[Path, typer.Argument(help="The folder to write features into.")],
-    features: Annotated[
-        Literal["grid", "region", "patch"], typer.Option(help="What an element is.")
-    ] = "region",
-    share: Annotated[float, typer.Option(help="The share of the pictures.")] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seeds every number.")] = 0,
-) -> None:
-    """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
-
-    COCO's regions are 18.2 GB. Stopped, it goes on with the same command: a split that is whole stays.
-    """
-    check_writable("OUT", out)
-    from vsecore.data.rehearsal import Shape, write_rehearsal
-
-    stopping.advise(lambda: "continue with the same command")
-    write_rehearsal(out, Shape.of(collection, features, share), seed)
-    _show(out)

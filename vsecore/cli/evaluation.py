@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vsecore.cli.options import RecordOption, VectorsOption, check_writable, open_dataset, open_for
+from vsecore.cli.options import RecordOption, VectorsOption, open_dataset, open_for, writable_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +62,12 @@ Coco = Annotated[
 ]
 CaptionsOption = Annotated[
     Path | None,
-    typer.Option("--captions", help="Karpathy's dataset_coco.json, for features without COCO's caption ids."),
+    typer.Option(
+        "--captions",
+        exists=True,
+        dir_okay=False,
+        help="Karpathy's dataset_coco.json, for features without COCO's caption ids.",
+    ),
 ]
 AlsoOption = Annotated[
     list[Also] | None,
@@ -74,16 +79,32 @@ AlsoOption = Annotated[
 Relevance = Annotated[
     Path | None,
     typer.Option(
-        help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by SPICE."
+        exists=True,
+        dir_okay=False,
+        help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by SPICE.",
     ),
 ]
 Weights = Annotated[
     list[float] | None,
-    typer.Option(
-        "--weight", help="The weight of each run, in their order; repeat it. [default: all the same]"
-    ),
+    typer.Option("--weight", help="The weight of each run, in order; repeat it. [default: all the same]"),
 ]
-Written = Annotated[Path | None, typer.Option("--json", help="Write all numbers into this file.")]
+Written = Annotated[
+    Path | None, typer.Option("--json", callback=writable_file, help="Write all numbers into this file.")
+]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one system says of a split."""
+
+    scores: Tensor
+    """Its similarities, (n, Nc)."""
+    part: Split
+    member: dict[str, Any]
+    """What identifies it in a record."""
+    seconds: float
+    """What its training took."""
+    of_sets: dict[str, float] = field(default_factory=dict)
 
 
 def evaluate(
@@ -101,26 +122,19 @@ def evaluate(
     record: RecordOption = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
+    from vsecore import records
     from vsecore.data.files import write_atomically
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
 
     sources, asked = data or ["scenes"], set(also or ())
-    check_writable("--record", record)
-    check_writable("--json", written, folder=False)
-    for option, path in (("--captions", captions), ("--relevance", relevance)):
-        if path is not None and not path.is_file():
-            raise FileNotFoundError(f"{option} {path} does not exist")
     for wrong, sentence in (
         (coco and (folds or split in ("train", "dev")), "--coco is given with --folds or --split"),
-        (
-            captions is not None and not coco,
-            "--captions is given without --coco, which alone reads them",
-        ),
-        (vectors is not None and CCA not in runs, "--vectors is given, and only cca takes them here"),
+        (captions and not coco, "--captions is given without --coco, which alone reads them"),
+        (vectors and CCA not in runs, "--vectors is given, and only cca takes them here"),
         (len(sources) not in (1, len(runs)), f"--data is given {len(sources)} times for {len(runs)} runs"),
         (
-            weights is not None and (len(weights) != len(runs) or not min(weights) > 0),
+            weights and (len(weights) != len(runs) or not min(weights) > 0),
             f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each",
         ),
         (Also.SETS in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
@@ -128,77 +142,59 @@ def evaluate(
         if wrong:  # before hours of scoring
             raise ValueError(sentence)
     systems = []
-    for row, folder in enumerate(runs):
-        source = sources[row % len(sources)]
-        systems.append(_score(folder, source, split, data is not None, vectors, Also.SETS in asked))
-        part, pool = systems[row].part, systems[0].part
+    for number, run in enumerate(runs):
+        source = sources[number % len(sources)]
+        systems.append(_score(run, source, split, data is not None, vectors, Also.SETS in asked))
+        part, pool = systems[number].part, systems[0].part
         if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
-            raise ValueError(f"{folder} is evaluated on other pictures or captions than {runs[0]}")
+            raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
     together = ensemble(*(system.scores for system in systems), weights=weights or ())
     of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
     typer.echo(of_pool)
     metrics = _coco(together, pool, captions) if coco else measure(together, pool.owner, folds)
     metrics |= systems[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
-    metrics |= {} if relevance is None else _graded_by(relevance, together)
+    metrics |= _graded_by(relevance, together) if relevance else {}
     for name, value in metrics.items():
         typer.echo(f"{name:<22} {value:8.2f}")
+    members = [system.member for system in systems]
     if written is not None:
         with write_atomically(written, "w") as file:
-            members = [system.member for system in systems]
             json.dump({"pool": of_pool, "runs": members, "metrics": metrics}, file, indent=2)
     if record is not None:
+        if weights:
+            members = [one | {"weight": weight} for one, weight in zip(members, weights, strict=True)]
         in_folds = f", mean of {folds} folds" if folds else ""
         note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
-        _record(systems, weights, split, metrics, note, record)
+        entry = records.record_ensemble(members, split, metrics, sum(x.seconds for x in systems), note)
+        typer.echo(f"record: {records.write(entry, record)}")
 
 
-def _record(
-    systems: list[Scored],
-    weights: list[float] | None,
-    split: SplitName,
-    metrics: dict[str, float],
-    note: str,
-    folder: Path,
-) -> None:
-    """Write the record of an ensemble."""
-    from vsecore import records
-
-    members = [system.member for system in systems]
-    if weights is not None:
-        members = [member | {"weight": weight} for member, weight in zip(members, weights, strict=True)]
-    entry = records.record_ensemble(members, split, metrics, sum(x.seconds for x in systems), note)
-    typer.echo(f"record: {records.write(entry, folder)}")
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What one system says of a split."""
-
-    scores: Tensor
-    """Its similarities, (n, Nc)."""
-    part: Split
-    member: dict[str, Any]
-    """What identifies it in a record."""
-    seconds: float
-    """What its training took."""
-    of_sets: dict[str, float] = field(default_factory=dict)
-
-
-def _score(
-    folder: Path, source: str, split: SplitName, named: bool, vectors: Path | None, sets: bool
-) -> Scored:
+def _score(run: Path, source: str, split: SplitName, named: bool, vectors: Path | None, sets: bool) -> Scored:
     """Score a split of some data by a run, by towers that need no training, or by CCA."""
+    from vsecore.baselines import cca_scores
     from vsecore.recipes import RECIPES, get
     from vsecore.recipes.pretrained import is_folder
+    from vsecore.training import score_split
+    from vsecore.training.distributed import best_device
 
-    name = str(folder)
-    if folder == CCA:
-        return _solved(source, split, vectors)
-    if is_folder(name) or (name in RECIPES and not folder.exists()):
-        recipe = get(name)
-        if recipe.is_trained:
-            return _as_it_is(recipe, source, split)
-    return _trained(folder, source, split, named, sets)
+    began, name = time.perf_counter(), str(run)
+    if run == CCA:
+        dataset = open_dataset(source, "grid", test=split)
+        part, facts = _part(dataset, split), {"name": dataset.name, "fingerprint": dataset.fingerprint()}
+        scores = cca_scores(dataset.train, part, vectors)
+        data = facts | {"vectors": str(vectors or "none")}
+        member = {"name": name, "config_hash": "", "seed": 0, "data": data}
+        return Scored(scores, part, member, time.perf_counter() - began)
+    towers = is_folder(name) or (name in RECIPES and not run.exists())
+    if towers and get(name).is_trained:
+        model, tokenizer, dataset, member = _as_it_is(get(name), source, split)
+        seconds = None
+    else:
+        model, tokenizer, dataset, member, seconds = _trained(run, source, split, named)
+    part = _part(dataset, split)
+    scores = score_split(model.to(best_device()), part, tokenizer)
+    seconds = time.perf_counter() - began if seconds is None else seconds
+    return Scored(scores, part, member, seconds, _of_sets(model, part, tokenizer) if sets else {})
 
 
 def _part(dataset: Dataset, split: SplitName) -> Split:
@@ -206,26 +202,23 @@ def _part(dataset: Dataset, split: SplitName) -> Split:
     return part
 
 
-def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> Scored:
-    """Score by towers that are compared without any training."""
-    from vsecore.training import describe_data, score_split
-    from vsecore.training.distributed import best_device
+def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> tuple[VSE, Any, Dataset, dict[str, Any]]:
+    """Return towers that are compared without any training, their tokenizer, the data and what they are."""
+    from vsecore.training import describe_data
 
-    began = time.perf_counter()
     dataset = open_for(recipe, source, split)
     tokenizer = recipe.tokenizer(dataset.train.captions)
-    model = recipe.build(dataset.feature_dim, tokenizer).eval().to(best_device())
-    scores = score_split(model, _part(dataset, split), tokenizer)
     data = describe_data(dataset, tokenizer)
     member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
-    return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
+    return recipe.build(dataset.feature_dim, tokenizer).eval(), tokenizer, dataset, member
 
 
-def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: bool) -> Scored:
-    """Score by a run."""
+def _trained(
+    folder: Path, source: str, split: SplitName, named: bool
+) -> tuple[VSE, Any, Dataset, dict[str, Any], float]:
+    """Return the model of a run, its tokenizer, the data, what it is, and what its training took."""
     from vsecore import records
-    from vsecore.training import load_run, score_split
-    from vsecore.training.distributed import best_device
+    from vsecore.training import load_run
     from vsecore.training.identity import check_features
 
     trained = load_run(folder)
@@ -243,21 +236,7 @@ def _trained(folder: Path, source: str, split: SplitName, named: bool, sets: boo
     if len(trained.history) < recipe.training.epochs:
         done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
-    model, part = trained.model.to(best_device()), _part(dataset, split)
-    scores = score_split(model, part, trained.tokenizer)
-    of_sets = _of_sets(model, part, trained.tokenizer) if sets else {}
-    return Scored(scores, part, records.member(trained), trained.timings["seconds"], of_sets)
-
-
-def _solved(source: str, split: SplitName, vectors: Path | None) -> Scored:
-    """Score by canonical correlation analysis, which is solved on the spot."""
-    from vsecore.baselines import cca_scores
-
-    dataset, began = open_dataset(source, "grid", test=split), time.perf_counter()
-    scores = cca_scores(dataset.train, _part(dataset, split), vectors)
-    data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
-    member = {"name": str(CCA), "config_hash": "", "seed": 0, "data": data}
-    return Scored(scores, _part(dataset, split), member, time.perf_counter() - began)
+    return trained.model, trained.tokenizer, dataset, records.member(trained), trained.timings["seconds"]
 
 
 def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float]:
@@ -275,8 +254,7 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
             f"--coco wants COCO's 5,000 test pictures, and these are {len(pool)}: try --split testall"
         )
     typer.echo(
-        "note: CxC and ECCV Caption need COCO's caption ids: give --captions dataset_coco.json",
-        err=True,
+        "note: CxC and ECCV Caption need COCO's caption ids: give --captions dataset_coco.json", err=True
     )
     tables = {"coco_1k": measure(scores, pool.owner, 5), "coco_5k": measure(scores, pool.owner)}
     return {f"{table}_{name}": value for table, metrics in tables.items() for name, value in metrics.items()}
@@ -302,11 +280,7 @@ def _graded_by(path: Path, scores: Tensor) -> dict[str, float]:
 
 
 def _of_sets(model: VSE, part: Split, tokenizer: Any) -> dict[str, float]:
-    """Return how widely the vectors of sets point, and the rsum with one alone or left out.
-
-    Raises:
-        ValueError: the model makes no sets of several vectors.
-    """
+    """Return how widely the vectors of sets point, and the rsum with one alone or left out."""
     from vsecore.experiments.set_vectors import measure_sets
 
     found = measure_sets(model, part, tokenizer)

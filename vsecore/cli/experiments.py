@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,47 +13,98 @@ from vsecore.cli.options import (
     DataOption,
     RecordOption,
     Seed,
+    SettingsOption,
+    SeveralData,
     VectorsOption,
     check_writable,
     open_dataset,
     read_settings,
     spoken,
+    writable,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
+Name = Annotated[
+    str, typer.Argument(help="An experiment's name. Leave it out to see them all.", show_default=False)
+]
+Elements = Annotated[
+    Literal["grid", "region", "patch", "pixels"] | None,
+    typer.Option(help="What an element is. [default: what the experiment is about, or the data hold]"),
+]
+Seeds = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Runs of each arm, from the seeds 0, 1, ... [default: 5, and 1 at the paper's scale]"
+    ),
+]
+ScaleOption = Annotated[
+    Literal["paper", "fair", "lesson"] | None,
+    typer.Option(
+        help="paper: as the paper trained; fair: all at one width, each tuned and trained to the end; "
+        "lesson: in minutes. [default: fair on scenes, paper elsewhere]"
+    ),
+]
+Arms = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")]
+Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--record",
+        callback=writable,
+        help="The folder of records. [default: the repository's for scenes, else experiments]",
+    ),
+]
+Missing = Annotated[
+    bool, typer.Option("--missing", help="In place of a name: train what the claims still lack.")
+]
+ClaimOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--claim",
+        help="With --missing: only this paper's claims, or the claim with this statement. Repeatable.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --missing: how many arms to train at once, one on a core. [default: all]"),
+]
+
 
 def baselines(
-    data: DataOption = "scenes",
-    vectors: VectorsOption = None,
-    seed: Seed = 0,
-    record: RecordOption = None,
+    data: DataOption = "scenes", vectors: VectorsOption = None, seed: Seed = 0, record: RecordOption = None
 ) -> None:
     """Evaluate chance, a ridge regression and CCA on the test split, with grid features."""
-    check_writable("--record", record)
-    import time
-
     from vsecore import records
     from vsecore.baselines import cca_scores, chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
 
     dataset = open_dataset(data, "grid")
     train, test = dataset.train, dataset.test
-    with_vectors = "" if vectors is None else f", with word vectors ({vectors.name})"
-    for name, score, note in (
-        ("chance", lambda: chance_scores(test, seed), "uniform random scores"),
+    facts = {"name": dataset.name, "fingerprint": dataset.fingerprint()}
+    words, with_words = (
+        ("", "") if vectors is None else (vectors.name, f", with word vectors ({vectors.name})")
+    )
+    for name, score, read, note in (
+        ("chance", lambda: chance_scores(test, seed), "", "uniform random scores"),
         (
             "ridge",
             lambda: ridge_scores(train, test),
+            "",
             "ridge regression from the mean element to tf-idf words, compared by cosine",
         ),
         (
             "cca",
             lambda: cca_scores(train, test, vectors),
-            f"canonical correlations of the mean element and tf-idf words{with_vectors}",
+            words,
+            f"canonical correlations of the mean element and tf-idf words{with_words}",
         ),
     ):
         began = time.perf_counter()
@@ -63,11 +115,7 @@ def baselines(
                 name,
                 config={},
                 config_hash="",
-                data={
-                    "name": dataset.name,
-                    "fingerprint": dataset.fingerprint(),
-                    "vectors": vectors.name if vectors is not None and name == "cca" else "",
-                },
+                data=facts | {"vectors": read},
                 seed=seed,
                 metrics=metrics,
                 seconds=time.perf_counter() - began,
@@ -77,67 +125,19 @@ def baselines(
 
 
 def experiment(
-    name: Annotated[
-        str, typer.Argument(help="An experiment's name. Leave it out to see them all.", show_default=False)
-    ] = "",
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            help="As for vse train. Repeatable: arms may read several kinds of features. [default: scenes]",
-        ),
-    ] = None,
-    features: Annotated[
-        Literal["grid", "region", "patch", "pixels"] | None,
-        typer.Option(help="What an element is. [default: what the experiment is about, or the data hold]"),
-    ] = None,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Runs of each arm, from the seeds 0, 1, ... [default: 5, and 1 at the paper's scale]"
-        ),
-    ] = None,
-    scale: Annotated[
-        Literal["paper", "fair", "lesson"] | None,
-        typer.Option(
-            help="paper: as the paper trained; fair: all at one width, each tuned and trained to the end; "
-            "lesson: in minutes. [default: fair on scenes, paper elsewhere]"
-        ),
-    ] = None,
-    arms: Annotated[
-        list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A field of all arms, over the scale's own. Repeatable."),
-    ] = None,
+    name: Name = "",
+    data: SeveralData = None,
+    features: Elements = None,
+    seeds: Seeds = None,
+    scale: ScaleOption = None,
+    arms: Arms = None,
+    settings: SettingsOption = None,
     vectors: VectorsOption = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record", help="The folder of records. [default: the repository's for scenes, else experiments]"
-        ),
-    ] = None,
-    missing: Annotated[
-        bool, typer.Option("--missing", help="In place of a name: train what the claims still lack.")
-    ] = False,
-    chosen: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--claim",
-            help="With --missing: only this paper's claims, or the claim with this statement. Repeatable.",
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here."),
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="With --missing: how many arms to train at once, one on a core. [default: all]"
-        ),
-    ] = None,
+    record: Records = None,
+    missing: Missing = False,
+    chosen: ClaimOption = None,
+    dry_run: DryRun = False,
+    jobs: Jobs = None,
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
@@ -186,14 +186,7 @@ def experiment(
 
 
 def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = False) -> Dataset:
-    """Open the first data that hold features of a kind; if none do, the first of all.
-
-    Args:
-        named: worlds of scenes, which have all kinds, or folders.
-        kind: the kind of features.
-        view: for pixels, how photographs are cut.
-        boxes: whether features get their boxes beside them.
-    """
+    """Open the first data, scenes or folders, that hold features of a kind; else the first of all."""
     every = [open_dataset(name, kind, view, boxes) for name in named]
     return next((data for data in every if data.feature_kind == kind), every[0])
 
@@ -226,58 +219,59 @@ def compare(
             "first is what the others are compared with."
         ),
     ],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data", help="As for vse train. Repeatable, if systems read several kinds of features."
-        ),
-    ] = None,
+    data: SeveralData = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each recipe, from the seeds 0, 1, ...")] = 1,
     vectors: VectorsOption = None,
-    out: Annotated[Path, typer.Option(help="Where the runs of recipes are kept.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(callback=writable, help="Where the runs of recipes are kept.")] = Path(
+        "runs"
+    ),
     split: Annotated[Literal["dev", "test"], typer.Option(help="What is compared.")] = "test",
     queries: Annotated[
         int, typer.Option(min=0, help="How many captions to show that a system finds earlier, and later.")
     ] = 5,
 ) -> None:
     """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
-    from vsecore.data.sentence_targets import with_targets
-    from vsecore.data.vocabulary import Vocabulary
-    from vsecore.data.word_vectors import load_vectors
     from vsecore.experiments.compare import Systems
-    from vsecore.recipes import get
-    from vsecore.training import fit_in_rounds
 
     def opened(recipe: Recipe) -> Dataset:
         view = recipe.view() if recipe.features == "pixels" else None
         return _open(data or ["scenes"], recipe.features, view, recipe.image.boxes)
 
-    check_writable("--out", out)
-    folders = []
+    folders: list[Path] = []
     for system in systems:
-        if Path(system).is_dir():
-            folders.append(Path(system))
-            continue
-        name, *changes = system.split(",")
-        recipe = get(name).override(read_settings(changes))
-        dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
-        tokenizer = recipe.tokenizer(dataset.train.captions)
-        for seed in range(seeds):
-            folder = out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}"
-            run = fit_in_rounds(
-                recipe,
-                dataset,
-                folder=folder,
-                resume=True,
-                tokenizer=tokenizer,
-                vectors=load_vectors(vectors, tokenizer, seed)[0]
-                if vectors is not None and isinstance(tokenizer, Vocabulary)
-                else None,
-                seed=seed,
-            )
-            typer.echo(f"{folder}: rsum {run.best['rsum']:.1f} on dev")
-            folders.append(folder)
+        is_run = Path(system).is_dir()
+        folders += [Path(system)] if is_run else _trained(system, opened, seeds, vectors, out)
     found = Systems.read(folders, opened, split)
     typer.echo(f"{found.table()}\n\n{found.differences()}")
     for other in list(found.runs)[1:] if queries else ():
         typer.echo(f"\n{found.queries(other, queries)}")
+
+
+def _trained(
+    system: str, opened: Callable[[Recipe], Dataset], seeds: int, vectors: Path | None, out: Path
+) -> list[Path]:
+    """Train a recipe, as NAME,FIELD=VALUE,..., from several seeds, and return the runs' folders."""
+    from vsecore.data.sentence_targets import with_targets
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
+    from vsecore.recipes import get
+    from vsecore.training import fit_in_rounds
+
+    name, *changes = system.split(",")
+    recipe = get(name).override(read_settings(changes))
+    dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
+    tokenizer, folders = recipe.tokenizer(dataset.train.captions), []
+    for seed in range(seeds):
+        read = vectors is not None and isinstance(tokenizer, Vocabulary)
+        folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
+        run = fit_in_rounds(
+            recipe,
+            dataset,
+            folder=folders[-1],
+            resume=True,
+            tokenizer=tokenizer,
+            vectors=load_vectors(vectors, tokenizer, seed)[0] if read else None,
+            seed=seed,
+        )
+        typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")
+    return folders

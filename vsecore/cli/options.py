@@ -15,50 +15,6 @@ if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
-DataOption = Annotated[
-    str,
-    typer.Option(
-        "--data",
-        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
-        "for a recipe that reads pixels, a folder of photographs and captions.",
-    ),
-]
-Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
-RecordOption = Annotated[
-    Path | None, typer.Option("--record", help="Write a record into this folder, such as assets/results.")
-]
-VectorsOption = Annotated[
-    Path | None,
-    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
-]
-
-
-SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
-]
-Workers = Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")]
-Device = Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")]
-Precision = Annotated[
-    Literal["auto", "float32", "bfloat16"],
-    typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
-]
-
-
-def read_settings(pairs: list[str] | None) -> dict[str, str]:
-    """Read repeated --set NAME=VALUE options.
-
-    Raises:
-        ValueError: a pair has no equals sign.
-    """
-    settings = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"--set {pair!r} has no '='; write it as --set training.epochs=10")
-        settings[name.strip()] = value.strip()
-    return settings
-
 
 def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
     """Refuse, before hours of work, a path that could not be written at the end. Nothing is created yet.
@@ -81,6 +37,71 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
+def writable(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Check the folder that an option or argument names, see `check_writable`."""
+    name = parameter.opts[0]
+    check_writable(name if name.startswith("-") else name.upper(), path)
+    return path
+
+
+def writable_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+    """Check the file that an option or argument names, see `check_writable`."""
+    name = parameter.opts[0]
+    check_writable(name if name.startswith("-") else name.upper(), path, folder=False)
+    return path
+
+
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
+DataOption = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
+        "for a recipe that reads pixels, a folder of photographs and captions.",
+    ),
+]
+SeveralData = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="As for vse train. Repeatable: systems may read several kinds of features. [default: scenes]",
+    ),
+]
+Collection = Literal["coco", "flickr30k", "flickr8k"]
+Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--record", callback=writable, help="Write a record into this folder, such as assets/results."
+    ),
+]
+VectorsOption = Annotated[
+    Path | None,
+    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
+]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+Workers = Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")]
+Device = Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")]
+Precision = Annotated[
+    Literal["auto", "float32", "bfloat16"],
+    typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
+]
+
+
+def read_settings(pairs: list[str] | None) -> dict[str, str]:
+    """Read repeated --set NAME=VALUE options; a ValueError names one without an equals sign."""
+    settings = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"--set {pair!r} has no '='; write it as --set training.epochs=10")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
 def open_dataset(
     data: str, features: FeatureKind, view: View | None = None, boxes: bool = False, test: str = "test"
 ) -> Dataset:
@@ -101,12 +122,12 @@ def open_dataset(
 
     if test == "testall" and (features == "pixels" or data in WORLDS):
         raise ValueError(f"the split is testall, and {data} has none: only folders of features may have it")
+    if features == "pixels" and data in WORLDS:
+        raise ValueError(
+            f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions, "
+            "as for vse data extract"
+        )
     if features == "pixels":
-        if data in WORLDS:
-            raise ValueError(
-                f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions, "
-                "as for vse data extract"
-            )
         return load_photographs(Path(data), view)
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)

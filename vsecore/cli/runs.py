@@ -1,4 +1,4 @@
-"""`vse train` and `vse plan`: train a recipe, or say first what that will cost."""
+"""`vse train`, `vse plan` and `vse mine`: train a recipe, say what that will cost, find hard negatives."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from vsecore.cli.options import (
     Device,
     Precision,
     RecordOption,
+    Resume,
     Seed,
     SettingsOption,
     VectorsOption,
     Workers,
     check_writable,
+    open_dataset,
     open_for,
     read_settings,
     spoken,
+    writable,
 )
 
 if TYPE_CHECKING:
@@ -34,8 +37,9 @@ if TYPE_CHECKING:
 
 
 RecipeName = Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")]
-Out = Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/RECIPE-DATA-SEED]")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
+Out = Annotated[
+    Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
+]
 SaveEvery = Annotated[
     int | None,
     typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
@@ -83,12 +87,12 @@ def train(
     from vsecore.training.rounds import FIRST_ROUND
 
     chosen = get(recipe).override(read_settings(settings))
-    if negatives is not None and not chosen.learns_offline:
-        raise ValueError(f"--negatives is given, but no loss of recipe {recipe} reads them; leave it out")
-    if targets is not None and not chosen.predicts_targets:
-        raise ValueError(f"--targets is given, but no loss of recipe {recipe} reads them; leave it out")
-    check_writable("--record", record)
-    check_writable("--out", out)
+    for option, given, read in (
+        ("--negatives", negatives, chosen.learns_offline),
+        ("--targets", targets, chosen.predicts_targets),
+    ):
+        if given is not None and not read:
+            raise ValueError(f"{option} is given, but no loss of recipe {recipe} reads them; leave it out")
     refuse_to_overwrite(out, resume)  # before the data are read, if we can: the default needs their name
     if tensorboard:
         TensorBoardLog(".")  # writes nothing yet, but says so at once if TensorBoard is missing
@@ -178,6 +182,38 @@ def _advise(folder: Path, resume: bool) -> None:
         typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
     again = "nothing was saved yet, so start again with the same command"
     stopping.advise(lambda: "continue with --resume" if begun() else again)
+
+
+def mine(
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run.")],
+    out: Annotated[
+        Path, typer.Option("--out", callback=writable, help="The folder to write the negatives into.")
+    ],
+    data: DataOption = "scenes",
+    texts: Annotated[int, typer.Option(min=1, help="Captions for each picture.")] = 300,
+    pictures: Annotated[int, typer.Option(min=1, help="Pictures for each caption.")] = 60,
+) -> None:
+    """Find the hardest negatives of the training split, for vse train --negatives. Resumes."""
+    from vsecore import mining
+    from vsecore.training import load_run
+    from vsecore.training.distributed import best_device
+    from vsecore.training.identity import check_features
+
+    if out.resolve() == run.resolve():
+        raise ValueError(f"--out is {out}, the run's folder: it must be another one")
+    trained = load_run(run)
+    recipe = trained.recipe
+    dataset = open_dataset(data, recipe.features, trained.model.view, recipe.image.boxes)
+    check_features(run, trained.data, data, dataset)
+    stopping.advise(lambda: "continue with the same command")
+    model, by = trained.model.to(best_device()), f"{recipe.name} {recipe.hash()}"
+    found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=by)
+    for name, rows, asked in (("texts", found.texts, texts), ("pictures", found.pictures, pictures)):
+        if rows.shape[1] < asked:
+            most = rows.shape[1]
+            typer.echo(f"note: --{name} is {asked}; there are only {most} negatives, so all are used")
+    anchors = f"{len(found.texts)} pictures and {len(found.pictures)} captions"
+    typer.echo(f"negatives of {anchors}: {out} (vse train RECIPE --negatives {out})")
 
 
 def plan(

@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from vsecore.cli.options import Features, RecordOption, Seed, check_writable
+from vsecore.cli.options import Features, RecordOption, Seed, writable_file
 
 app = typer.Typer(no_args_is_help=True, help="The embedded world: drawn pictures with captions.")
+
+Count = Annotated[int, typer.Option(min=1, max=1_000_000)]
 
 
 @app.command("make")
 def scenes_make(
-    train: Annotated[int, typer.Option(min=1, max=1_000_000)] = 4000,
-    dev: Annotated[int, typer.Option(min=1, max=1_000_000)] = 500,
-    test: Annotated[int, typer.Option(min=1, max=1_000_000)] = 1000,
-    features: Features = "grid",
-    seed: Seed = 0,
+    train: Count = 4000, dev: Count = 500, test: Count = 1000, features: Features = "grid", seed: Seed = 0
 ) -> None:
     """Generate the embedded world and its features into the cache, so that notebooks open at once."""
     from vsecore import scenes
@@ -28,24 +26,21 @@ def scenes_make(
 
 @app.command("show")
 def scenes_show(
-    out: Annotated[Path, typer.Argument(help="The PNG file to write.")],
+    out: Annotated[Path, typer.Argument(callback=writable_file, help="The PNG file to write.")],
     count: Annotated[int, typer.Option(min=1, max=100)] = 6,
     size: Annotated[int, typer.Option(min=28, max=1120, help="Side of a picture, in pixels.")] = 336,
     seed: Seed = 0,
 ) -> None:
     """Draw some pictures of the world, four a row, and print a caption of each."""
-    check_writable("OUT", out, folder=False)
     from PIL import Image
 
     from vsecore import scenes
     from vsecore.data.files import write_atomically
 
-    pictures = scenes.generate(count, seed=seed, split="train")
     sheet = Image.new("RGB", (size * min(count, 4), size * -(-count // 4)), "white")
-    for place, picture in enumerate(pictures):
-        sheet.paste(
-            Image.fromarray(scenes.draw(picture.scene, size=size)), (size * (place % 4), size * (place // 4))
-        )
+    for place, picture in enumerate(scenes.generate(count, seed=seed, split="train")):
+        drawn = Image.fromarray(scenes.draw(picture.scene, size=size))
+        sheet.paste(drawn, (size * (place % 4), size * (place // 4)))
         # A different annotator describes each picture, to show all five habits.
         typer.echo(f"{place + 1}. {picture.captions[place % len(picture.captions)].text}")
     with write_atomically(out) as file:
@@ -60,7 +55,6 @@ def scenes_pretrain(
     record: RecordOption = None,
 ) -> None:
     """Train one of the two small networks on the world's facts, and save it in assets/."""
-    check_writable("--record", record)
     import hashlib
 
     from vsecore import records

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from vsecore import stopping
-from vsecore.cli.options import Seed, check_writable
+from vsecore.cli.options import Resume, Seed, writable
 
 ASK = "ask"
 
@@ -45,7 +45,9 @@ def search_index(
     recipe: Annotated[
         str | None, typer.Option(help="A recipe of CLIP or SigLIP, or such a model's folder: no training.")
     ] = None,
-    index: IndexOption = INDEX,
+    index: Annotated[
+        Path, typer.Option("--index", callback=writable, help="The folder to keep the index in.")
+    ] = INDEX,
     features: Annotated[
         Path | None, typer.Option(help="The folder of features that the run was trained on.")
     ] = None,
@@ -57,7 +59,6 @@ def search_index(
 
     Name a run or a recipe the first time; later the index knows its model.
     """
-    check_writable("--index", index)
     if run is not None and recipe is not None:
         raise ValueError("--run and --recipe are both given: an index has one model; leave one out")
     if run is None and (features or backbone or weights):
@@ -92,14 +93,14 @@ def search_index(
 def search_tune(
     captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
     pictures: Annotated[Path, typer.Argument(help="The folder that its files are in.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder of the new run.")],
-    index: Annotated[Path, typer.Option("--index", help="An index, whose model is trained further.")] = INDEX,
+    out: Annotated[Path, typer.Option("--out", callback=writable, help="The folder of the new run.")],
+    index: IndexOption = INDEX,
     epochs: Annotated[int, typer.Option(min=1, help="How long.")] = 10,
     learning_rate: Annotated[
         float | None,
         typer.Option(min=1e-12, help="[default: a fifth of the run's; a recipe's own]", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    resume: Resume = False,
     seed: Seed = 0,
 ) -> None:
     """Train an index's model further on captions of your own; build another index with the new run.
@@ -107,7 +108,6 @@ def search_tune(
     First the model must learn 128 pairs by heart. Pictures in two splits, and a model that collapses, are
     refused by name.
     """
-    check_writable("--out", out)
     from vsecore.search import Index
     from vsecore.search.tuning import read_captions, tune
     from vsecore.training.checkpoints import refuse_to_overwrite
@@ -115,8 +115,8 @@ def search_tune(
     refuse_to_overwrite(out, resume)
     stopping.advise(lambda: "continue with --resume")
     splits = read_captions(captions, pictures)
-    options: dict[str, Any] = {"epochs": epochs, "learning_rate": learning_rate, "resume": resume}
-    tune(Index.load(index).engine, splits, out, **options, seed=seed, tell=typer.echo)
+    engine, how = Index.load(index).engine, {"resume": resume, "seed": seed, "tell": typer.echo}
+    tune(engine, splits, out, epochs=epochs, learning_rate=learning_rate, **how)
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 

@@ -148,40 +148,28 @@ class Experiment:
         return ONE_KIND.get(data, self.features)
 
     def systems(self, arm: str, features: FeatureKind) -> list[System]:
-        """Return the systems of an arm, without what mines for them: one, or the members of an ensemble.
-
-        Raises:
-            ValueError: the arm is unknown.
-        """
+        """Return the systems of an arm, without what mines for them: one, or the members of an ensemble."""
         if arm not in self.arms:
             raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
         chosen, found = self.arms[arm], []
-        recipe = chosen.recipe or self.recipe
         members = chosen.members or (features,)
         for place, kind in enumerate(members):
+            base = (chosen.recipe or self.recipe).format(features=kind)
             own = chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
-            alternatives: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of]
-            for variants in alternatives or [chosen.best_of or (own,)]:
-                names = tuple(recipe.format(features=kind) + each for each in variants)
-                again = members[:place].count(kind)
-                found.append(System(names, kind, again, chosen.times_as_wide))
+            for variants in [(one,) for one in chosen.mean_of] or [chosen.best_of or (own,)]:
+                names = tuple(base + each for each in variants)
+                found.append(System(names, kind, members[:place].count(kind), chosen.times_as_wide))
         return found
 
     def trainings(
         self, arm: str, features: FeatureKind, recipe_of: Callable[[System], Recipe | None]
     ) -> list[Training]:
-        """Return the trainings of an arm.
+        """Return the trainings of an arm, one for each of its systems; none if a recipe is not known yet.
 
         Args:
             arm: the arm's name.
             features: the features for members that do not name their own.
             recipe_of: the recipe of a system, see `only_recipe` and `tuning.tuned`; None: not known yet.
-
-        Returns:
-            One for each of its systems; none if a recipe is not known yet.
-
-        Raises:
-            ValueError: the arm is unknown.
         """
         planned = []
         for system in self.systems(arm, features):

@@ -75,11 +75,7 @@ def collection_of(data: str) -> str:
 
 
 def changes_of(scale: Scale, data: str) -> dict[str, Any]:
-    """Return the changes that a scale makes to each recipe; all photographs have those of Flickr8k.
-
-    Raises:
-        ValueError: the scale is unknown.
-    """
+    """Return the changes that a scale makes to each recipe; all photographs have those of Flickr8k."""
     if scale not in get_args(Scale):
         raise ValueError(f"scale is {scale!r}: wanted one of {', '.join(get_args(Scale))}")
     if scale == "paper":
@@ -96,18 +92,15 @@ def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
     60; lists of other lengths shrink as much, and systems without lists are left alone. Name and changes are
     in the form of `recipes.get`.
     """
-    usual = {"first_round.texts": FirstRound().texts, "first_round.pictures": FirstRound().pictures}
-    shared = {field: value for field, value in changes.items() if field not in usual}
+    lists = {"first_round.texts": "texts", "first_round.pictures": "pictures"}
+    shared = {field: value for field, value in changes.items() if field not in lists}
     if not TEXT_ENCODERS.takes(get(name).text.encoder.name, "word_dim"):
         shared.pop("text.encoder.word_dim", None)  # BERT has a width of its own
     recipe = get(name, shared)
     if recipe.first_round is None:
         return recipe
-    own = {"first_round.texts": recipe.first_round.texts, "first_round.pictures": recipe.first_round.pictures}
-    return recipe.override(
-        {
-            field: max(1, round(int(changes[field]) * own[field] / usual[field]))
-            for field in usual
-            if field in changes
-        }
-    )
+    own, usual = vars(recipe.first_round), vars(FirstRound())
+    scaled = {
+        field: int(changes[field]) * own[x] / usual[x] for field, x in lists.items() if field in changes
+    }
+    return recipe.override({field: max(1, round(length)) for field, length in scaled.items()})

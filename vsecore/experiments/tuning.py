@@ -29,15 +29,13 @@ def digest_at(system: System, name: str, changes: Mapping[str, Any], rate: float
     return system.digest(_at_rate(name, tuple(system.changes(changes).items()), rate)[1])
 
 
-@cache
+@cache  # many claims and pages ask for the same
 def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tuple[Recipe, str]:
     recipe = _scaled(name, changes).override({"training.learning_rate": rate})
     return recipe, recipe.hash()
 
 
-@cache
-def _scaled(name: str, changes: tuple[tuple[str, Any], ...]) -> Recipe:
-    return at_scale(name, dict(changes))
+_scaled = cache(lambda name, changes: at_scale(name, dict(changes)))
 
 
 def development_curve(entry: Record) -> list[float]:
@@ -54,12 +52,12 @@ def recorded(
 
     `name` is one of the system's recipes; `changes` are those that all systems of the experiment share.
     """
-    own = [entry for entry in entries if entry.name == name]
-    if not own:
-        return {}
-    digests = {rate: digest_at(system, name, changes, rate) for rate in LADDER}
-    by_rate = {rate: [entry for entry in own if entry.config_hash == digests[rate]] for rate in LADDER}
-    return {rate: found for rate, found in by_rate.items() if found}
+    own, found = [entry for entry in entries if entry.name == name], dict[float, list[Record]]()
+    for rate in LADDER if own else ():
+        digest = digest_at(system, name, changes, rate)
+        if several := [entry for entry in own if entry.config_hash == digest]:
+            found[rate] = several
+    return found
 
 
 def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
@@ -95,9 +93,8 @@ def tuned(
 ) -> Recipe | None:
     """Return the recipe that did best on the development split, with its best learning rate.
 
-    `changes` are those that all systems of the experiment share; `results_of` maps a recipe's name to its
-    best rsum on dev at each rate that was tried. None if a recipe has not been tried, or if there are several
-    and the tuning of one is unfinished.
+    `results_of` maps a recipe's name to its best rsum on dev at each rate that was tried. None if a recipe
+    has not been tried, or if there are several and the tuning of one is unfinished.
     """
     results = {name: results_of(name) for name in system.recipes}
     if not all(results.values()) or (len(results) > 1 and any(map(still_to_try, results.values()))):
