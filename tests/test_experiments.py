@@ -40,7 +40,7 @@ from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_sums
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.losses import adopt_k
-from vsecore.recipes import RECIPES, Part, get
+from vsecore.recipes import RECIPES, get
 from vsecore.training import fit, score_split
 
 SMALL = {
@@ -167,12 +167,9 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
 @pytest.mark.parametrize(
     ("experiment", "arm", "features", "recipes"),
     [
-        ("2ad_pooling", "GPO", "patch", [("2ad_patch_gru+gpo",)]),
         ("2ad_pooling", "simple, chosen on dev", "grid", [tuple(f"2ad_grid_gru+{pool}" for pool in SIMPLE)]),
         ("2ad_ensembles", "RG", "patch", [("2ad_region_gru",), ("2ad_grid_gru",)]),
-        ("cross_attention", "SCAN i2t", "region", [("scan_region_gru+i2t",)]),
         ("cross_attention", "SCAN both", "grid", [("scan_grid_gru+t2i_mean",), ("scan_grid_gru+i2t",)]),
-        ("cross_attention", "BFAN both", "region", [("bfan_region_gru",), ("bfan_region_gru+equal",)]),
         ("cross_attention", "VSE++", "region", [("vsepp_region_gru",)]),
         ("set_similarities", "PIE-Net", "grid", [(f"{DIVE}+pie_net_of_cells",)]),
     ],
@@ -180,36 +177,6 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
 def test_an_arm_has_the_recipes_of_its_members_or_variants(experiment, arm, features, recipes):
     systems = EXPERIMENTS[experiment].systems(arm, features)
     assert [system.recipes for system in systems] == recipes
-
-
-def test_a_system_that_is_trained_again_has_another_seed_and_its_arm_another_title():
-    experiment = EXPERIMENTS["2ad_ensembles"]
-    assert [system.seed(2) for system in planned(experiment, "RRR", "grid", {})] == [2, 1002, 2002]
-    titles = {arm: title_of(planned(experiment, arm, "grid", {})) for arm in ("R", "RR", "RRR", "RG")}
-    assert len(set(titles.values())) == 4
-    recipe = planned(experiment, "R", "grid", {})[0].recipe
-    assert titles["R"] == (recipe.name, recipe.hash())
-
-
-def test_an_arm_may_have_a_wider_space_than_the_others_and_the_same_parts():
-    experiment, shared = EXPERIMENTS["set_sizes"], FAIR_SCALE["scenes"]
-    (narrow,), (wide,) = (
-        experiment.systems(arm, "region") for arm in ("one vector", "one vector, 16 times as wide")
-    )
-    recipe = only_recipe(wide, shared)
-    assert recipe.dim == 16 * shared["dim"]
-    assert recipe.override({"dim": shared["dim"]}) == only_recipe(narrow, shared)
-    assert tuning.tuned(wide, shared, lambda _: dict.fromkeys(tuning.LADDER, 1.0)).dim == recipe.dim
-
-
-def test_ltds_triplet_loss_takes_the_hardest_negative_from_the_first_epoch():
-    for name in ("latent_losses", "latent_towers"):
-        for arm in EXPERIMENTS[name].arms:
-            (system,) = planned(EXPERIMENTS[name], arm, "region", {})
-            assert system.recipe.losses[0] == Part("triplet", {"warmup_epochs": 0}), arm
-    vsrn, own = (get(f"{name}_region") for name in ("ltd_vsrn", "vsrn"))
-    assert (vsrn.dim, vsrn.text) == (1024, get("ltd_region_gru").text)
-    assert (vsrn.image, vsrn.training) == (own.image, own.training)
 
 
 def test_a_difference_that_a_paper_prints_is_of_the_same_pictures_and_the_closest_features():
@@ -415,19 +382,6 @@ def test_an_experiment_that_looks_at_relations_records_them_for_systems_and_ense
         found = measured("pairs", "scenes", metric=metric, scale="lesson", folder=tmp_path)
         values = [found[arm][0] for arm in ("one", "other", "both")]
         assert values == pytest.approx([each[metric] for each in expected]), metric
-
-
-def test_a_record_without_relations_is_made_again_where_they_are_asked_for(tmp_path, small_scenes, trainings):
-    open_data, options = small_scenes[0], {"seeds": (0,), "folder": tmp_path}
-    in_a_lesson("2ad_parts", open_data, arms=["all"], features="region", **options)
-    assert "pairs_t2i" not in records.find(tmp_path)[0].metrics
-    for _ in range(2):
-        in_a_lesson("pairs", open_data, arms=["one"], **options)
-    in_a_lesson("2ad_parts", open_data, arms=["all"], features="region", **options)
-    assert len(trainings) == 2
-    (entry,) = records.find(tmp_path)
-    assert set(METRICS) < entry.metrics.keys()
-    assert "pairs" in entry.note
 
 
 # ---------------------------------------------------------------- tables

@@ -127,7 +127,7 @@ def test_lists_are_as_long_as_the_shortest_and_none_may_be_empty(world, trained)
     assert mined.texts.shape == (20, int((~truth).sum(0).min()))
     assert mined.pictures.shape == (100, int((~truth).sum(1).min()))
     truth[:, 4] = True
-    with pytest.raises(ValueError, match="everything is true of some picture: no negative is left"):
+    with pytest.raises(ValueError, match="everything is true"):
         mine_for(trained.model, world.train, trained.tokenizer, 7, 3, truth)
 
 

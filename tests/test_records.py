@@ -9,7 +9,6 @@ import subprocess
 import pytest
 
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS
 from vsecore.recipes import get
 from vsecore.records import RECALLS, Published, find, read, record_run, write
 from vsecore.training import Run
@@ -197,31 +196,11 @@ def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
         assert sum(back[name] for name in RECALLS) == pytest.approx(row.printed_rsum, abs=0.01)
 
 
-def test_a_single_model_is_never_better_than_its_ensemble_and_ensembles_are_marked():
-    for row in PUBLISHED:
-        if ", one model" in row.system:
-            assert row.rsum < the_row(row.system.replace(", one model", ""), row.data).rsum
-        if "one model" in row.system or row.system.startswith(("VSE++", "CLIP")):
-            assert row.models == 1, row.system
-        if "two models" in row.system:
-            assert row.models == 2, row.system
-
-
-def test_every_arm_of_an_experiment_that_names_a_published_system_finds_its_rsum():
-    named = {arm.published for experiment in EXPERIMENTS.values() for arm in experiment.arms.values()} - {""}
-    with_rsum = {
-        row.system for row in PUBLISHED if row.rsum is not None and row.data.startswith(("coco", "flickr30k"))
-    }
-    assert named and named <= with_rsum
-
-
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ({"metrics": {"rsum": "high"}}, r"metrics\.rsum"),
         ({"metrics": {"rsum": float("inf")}}, r"metrics\.rsum"),
         ({"config": []}, "config"),
-        ({"seed": "zero"}, "seed"),
         ({"versions": {"torch": 2}}, r"versions\.torch"),
         ({"precision": "float8"}, "precision"),
         ({"colour": "red"}, "colour"),

@@ -11,7 +11,7 @@ from coursebook.evidence import verdict_counts
 from studies import ridge, study
 from vsecore import records
 from vsecore.experiments import claims, missing, outcomes, side_by_side, studied
-from vsecore.experiments.catalogue import BY_WORK
+from vsecore.experiments.experiment import BY_WORK
 from vsecore.recipes import RECIPES, get
 
 TWO = {"first": ("2ad_parts", "all"), "second": ("2ad_systems", "VSE++")}

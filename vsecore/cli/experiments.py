@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,6 +25,8 @@ from vsecore.cli.options import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
 
     from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
@@ -85,42 +87,26 @@ def baselines(
     from vsecore import records
     from vsecore.baselines import cca_scores, chance_scores, ridge_scores
     from vsecore.evaluation import evaluate as measure
+    from vsecore.experiments.references import RIDGE, untrained
 
     dataset = open_dataset(data, "grid")
     train, test = dataset.train, dataset.test
-    facts = {"name": dataset.name, "fingerprint": dataset.fingerprint()}
-    words, with_words = (
-        ("", "") if vectors is None else (vectors.name, f", with word vectors ({vectors.name})")
-    )
+    words = "" if vectors is None else vectors.name
+    with_words = f", with word vectors ({words})" if words else ""
+    cca = f"canonical correlations of the mean element and tf-idf words{with_words}"
+
+    def scored(score: Callable[[], Tensor]) -> dict[str, float]:
+        return measure(score(), test.owner)
+
     for name, score, read, note in (
         ("chance", lambda: chance_scores(test, seed), "", "uniform random scores"),
-        (
-            "ridge",
-            lambda: ridge_scores(train, test),
-            "",
-            "ridge regression from the mean element to tf-idf words, compared by cosine",
-        ),
-        (
-            "cca",
-            lambda: cca_scores(train, test, vectors),
-            words,
-            f"canonical correlations of the mean element and tf-idf words{with_words}",
-        ),
+        ("ridge", lambda: ridge_scores(train, test), "", RIDGE),
+        ("cca", lambda: cca_scores(train, test, vectors), words, cca),
     ):
-        began = time.perf_counter()
-        metrics = measure(score(), test.owner)
-        typer.echo(f"{name}: {spoken(metrics)}")
+        facts = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": read}
+        entry = untrained(name, facts, note, test, partial(scored, score), seed)
+        typer.echo(f"{name}: {spoken(entry.metrics)}")
         if record is not None:
-            entry = records.record(
-                name,
-                config={},
-                config_hash="",
-                data=facts | {"vectors": read},
-                seed=seed,
-                metrics=metrics,
-                seconds=time.perf_counter() - began,
-                note=f"{note}; {len(test)} test pictures",
-            )
             typer.echo(f"record: {records.write(entry, record)}")
 
 
@@ -194,7 +180,7 @@ def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
     """Train what the claims lack, or say what it is."""
     from vsecore import experiments
-    from vsecore.experiments.catalogue import BY_WORK
+    from vsecore.experiments.experiment import BY_WORK
 
     of_claims = {claim.statement: claim.work for claim in experiments.claims()}
     if unknown := sorted({*chosen} - {*BY_WORK, *of_claims}):
@@ -262,7 +248,6 @@ def _trained(
     dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
     tokenizer, folders = recipe.tokenizer(dataset.train.captions), []
     for seed in range(seeds):
-        read = vectors is not None and isinstance(tokenizer, Vocabulary)
         folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
         run = fit_in_rounds(
             recipe,
@@ -270,7 +255,9 @@ def _trained(
             folder=folders[-1],
             resume=True,
             tokenizer=tokenizer,
-            vectors=load_vectors(vectors, tokenizer, seed)[0] if read else None,
+            vectors=load_vectors(vectors, tokenizer, seed)[0]
+            if vectors is not None and isinstance(tokenizer, Vocabulary)
+            else None,
             seed=seed,
         )
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")

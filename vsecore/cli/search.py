@@ -115,8 +115,8 @@ def search_tune(
     refuse_to_overwrite(out, resume)
     stopping.advise(lambda: "continue with --resume")
     splits = read_captions(captions, pictures)
-    engine, how = Index.load(index).engine, {"resume": resume, "seed": seed, "tell": typer.echo}
-    tune(engine, splits, out, epochs=epochs, learning_rate=learning_rate, **how)
+    options: dict[str, Any] = {"epochs": epochs, "learning_rate": learning_rate, "resume": resume}
+    tune(Index.load(index).engine, splits, out, **options, seed=seed, tell=typer.echo)
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 

@@ -6,15 +6,14 @@ what is not recorded yet; `studied` and `outcomes` read the records. The claims 
 be trained for it. `compare` holds any runs side by side.
 """
 
-from vsecore.experiments.catalogue import EXPERIMENTS, get_experiment
-from vsecore.experiments.claims import Claim, Departure, claims, departures
-from vsecore.experiments.experiment import Arm, Experiment, System, Training
-from vsecore.experiments.gates import Shut, Studied
+from vsecore.experiments.claims import Claim, claims, departures
+from vsecore.experiments.experiment import EXPERIMENTS, Arm, Experiment, get_experiment
+from vsecore.experiments.gates import Studied
 from vsecore.experiments.ledger import epochs_to_pass, measured, side_by_side, studied
 from vsecore.experiments.missing import missing, summary, train_missing
-from vsecore.experiments.pairs import pair_accuracy, pair_scores, relation_pairs, sideways_captions
+from vsecore.experiments.pairs import pair_accuracy, pair_scores
 from vsecore.experiments.running import RESULTS, Settings, run
-from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, Scale, collection_of
+from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, collection_of
 from vsecore.experiments.verdicts import Outcome, outcomes
 
 __all__ = [
@@ -25,15 +24,10 @@ __all__ = [
     "WORLDS",
     "Arm",
     "Claim",
-    "Departure",
     "Experiment",
     "Outcome",
-    "Scale",
     "Settings",
-    "Shut",
     "Studied",
-    "System",
-    "Training",
     "claims",
     "collection_of",
     "departures",
@@ -44,10 +38,8 @@ __all__ = [
     "outcomes",
     "pair_accuracy",
     "pair_scores",
-    "relation_pairs",
     "run",
     "side_by_side",
-    "sideways_captions",
     "studied",
     "summary",
     "train_missing",

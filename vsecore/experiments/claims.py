@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, StringConstraints
 
-from vsecore.experiments.catalogue import get_experiment, read_asset
+from vsecore.experiments.experiment import get_experiment, read_asset
 from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.set_vectors import LOG_VARIANCES
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS

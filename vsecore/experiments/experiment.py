@@ -1,17 +1,24 @@
-"""An experiment as plain data: what is compared with what, and the trainings that this takes."""
+"""Experiments as plain data, from `assets/experiments.yml`: what is compared, and the trainings it takes."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ConfigDict
 
+from vsecore.data.files import read_text
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, at_scale
+from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
+from vsecore.typed import from_json
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Experiment:
     probes: bool = False
     """Whether it also measures more than recalls: see `probe` and `graded`."""
     follows_losses: bool = False
-    """Whether it also records losses and multipliers in training, see `constraint`."""
+    """Whether it also records losses and multipliers in training, see `watching`."""
     world: str = SCENES
     """The world of its scenes, one of `WORLDS`."""
 
@@ -156,7 +163,8 @@ class Experiment:
         for place, kind in enumerate(members):
             base = (chosen.recipe or self.recipe).format(features=kind)
             own = chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
-            for variants in [(one,) for one in chosen.mean_of] or [chosen.best_of or (own,)]:
+            each_of: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of]
+            for variants in each_of or [chosen.best_of or (own,)]:
                 names = tuple(base + each for each in variants)
                 found.append(System(names, kind, members[:place].count(kind), chosen.times_as_wide))
         return found
@@ -197,3 +205,28 @@ def title_of(trainings: Sequence[Training]) -> tuple[str, str]:
     parts = [f"{training.digest}-{training.system.again}" for training in trainings]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
     return " and ".join(training.recipe.name for training in trainings), digest
+
+
+def read_asset(path: Path, kind: Any) -> Any:
+    """Read a YAML file whose content must be of a given type; a ValueError says where it is not."""
+    return _checked(path.name, read_text(path), kind)
+
+
+@functools.lru_cache(maxsize=8)  # parsing YAML is slow, and every page asks for all claims
+def _checked(name: str, text: bytes, kind: Any) -> Any:
+    return from_json(name, json.dumps(yaml.safe_load(text)), kind)
+
+
+BY_WORK: dict[str, dict[str, Experiment]] = read_asset(
+    assets() / "experiments.yml", dict[str, dict[str, Experiment]]
+)
+"""The experiments on each work, by its key; ideas of other papers are added to 2AD."""
+EXPERIMENTS = {name: experiment for several in BY_WORK.values() for name, experiment in several.items()}
+"""The experiments of all papers, by name."""
+
+
+def get_experiment(name: str) -> Experiment:
+    """Return the experiment with this name; raise ValueError if there is none."""
+    if name not in EXPERIMENTS:
+        raise ValueError(f"experiment {name!r} is unknown: there are {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

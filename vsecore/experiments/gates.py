@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vsecore.experiments import tuning
-from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN, SUBJECTS, About, Claim, When
+from vsecore.experiments.experiment import get_experiment
 from vsecore.experiments.scales import SCENES
 from vsecore.experiments.watching import BOUND_MET, LOWEST, MULTIPLIERS, RECONSTRUCTIONS
 

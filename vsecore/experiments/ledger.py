@@ -11,9 +11,8 @@ from typing import Any, Literal
 from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
-from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import EARLY, SUBJECTS
-from vsecore.experiments.experiment import Experiment, System, Training, only_recipe, title_of
+from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.gates import Studied, Trained, measures_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS

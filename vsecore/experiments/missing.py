@@ -22,9 +22,8 @@ import torch
 
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
-from vsecore.experiments.catalogue import BY_WORK, get_experiment
 from vsecore.experiments.comparison import markdown_table
-from vsecore.experiments.experiment import Experiment, System, title_of
+from vsecore.experiments.experiment import BY_WORK, Experiment, System, get_experiment, title_of
 from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.recording import asked_of_record
 from vsecore.experiments.running import RESULTS, run

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from vsecore import records
-from vsecore.experiments.catalogue import get_experiment
 from vsecore.experiments.claims import SUBJECTS, About, Claim
-from vsecore.experiments.experiment import Experiment
+from vsecore.experiments.experiment import Experiment, get_experiment
 
 TEST_PICTURES = {
     "flickr30k, 1,000 test pictures": "Flickr30K",

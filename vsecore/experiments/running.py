@@ -22,8 +22,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import tuning
-from vsecore.experiments.catalogue import get_experiment
-from vsecore.experiments.experiment import Experiment, System, Training, only_recipe, title_of
+from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.first_round import mine_for
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
 from vsecore.experiments.references import record_references, truth_of

@@ -31,8 +31,8 @@ from vsecore.experiments import (
     outcomes,
     studied,
 )
-from vsecore.experiments.catalogue import BY_WORK
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
+from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.first_round import SHARES
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.graded import GRADED
