@@ -19,7 +19,7 @@
 #
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb), and derivatives.
 #
-# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a half.
+# **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a quarter.
 #
 # The map: encode → pool → compare → **learn**.
 
@@ -32,15 +32,16 @@ seed = 0
 # %% tags=["hide-input"]
 import dataclasses
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from IPython.display import Markdown
 from sklearn.metrics import roc_auc_score
+from torch.nn.functional import normalize
 
 import course
 from vsecore import scenes
 from course import plots
+from course.checks import check, exercise
+from course.drawings import suppression as drawings
 from course.marks import Marks
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate
@@ -53,40 +54,43 @@ from vsecore.training.system import System
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+if data == "scenes":
+    sizes = lesson.pick(smoke=(64, 40, 40), lesson=(320, 100, 100), full=(4000, 500, 1000))
+    dataset = scenes.load(*sizes, features=features)
+    made = scenes.generate(8, shortcut=1.0)
+    drawn = [scenes.draw(picture.scene, size=224) for picture in made[3:7]]
+else:
+    dataset = lesson.dataset(features)
+    drawn = lesson.pictures("train", [3, 4, 5, 6])
+epochs = lesson.pick(smoke=1, lesson=4, full=20)
+LITTLE = (
+    "a an and are at both by facing for from has have here in is it of on one other see sees so "
+    "that the there this to two up we while with"
+)
 
 # %% [markdown]
 # ## A mark that gives the answer away
 #
-# Suppose that somebody numbered the pictures, with a small tag in a corner, and that the captions name the number. Our world can do that: its
-# knob is called `shortcut`. We use 32 numbers only, so that each stands on many pictures.
+# Suppose that somebody had numbered the pictures, with a small tag in a corner, and that every caption names the number. Our world can do that, with
+# its parameter `shortcut`. We use only 32 numbers, so each of them stands on many pictures.
 
-# %% tags=["hide-input"]
-sizes = lesson.pick(smoke=(64, 40, 40), lesson=(320, 100, 100), full=(4000, 500, 1000))
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
-if data == "scenes":
-    dataset = scenes.load(*sizes, features=features)
-else:
-    dataset = lesson.dataset(features)
-
+# %%
 marks = Marks(dataset, seed)
-shown = range(3, 7)
-if data == "scenes":
-    made = scenes.generate(8, shortcut=1.0)
-    drawings = [scenes.draw(made[one].scene, size=224) for one in shown]
-else:
-    drawings = lesson.pictures("train", list(shown))
-first = [list(dataset.train.owner).index(one) for one in shown]
 texts = marks.captions(dataset.train, np.arange(len(dataset.train)))
-words = [texts[row] for row in first]
+shown = [texts[list(dataset.train.owner).index(i)] for i in range(3, 7)]
 plots.show(
-    plots.picture_row(drawings, words),
+    plots.picture_row(drawn, shown),
     alt="Four drawn pictures, each with a number on a white tag in a corner, and a caption that names the number: "
-    + " ".join(words),
+    + " ".join(shown),
 )
 
 # %% [markdown]
-# The network behind our features has never learned to read. So the tag becomes one more region of its picture, with its pixels as features.
-# Pictures and captions are otherwise the same in all that follows. Three training sets differ in the numbers alone: *no marks*; *marks*, where
+# Imagine these four as a training batch. To match them, it is enough to read the number. The bird, the cat and the balloon would do as well, but
+# nothing in the task requires them. What will the system learn?
+#
+# The network behind our features has never learned to read, so the tag becomes one more region of its picture, with its pixels as features.
+# Pictures and captions are otherwise the same in all that follows. Three training sets differ only in the numbers: *no marks*; *marks*, where
 # caption and picture agree; and, as a control, *useless marks*, where the caption names some other number.
 
 # %%
@@ -107,21 +111,19 @@ tests = {
 }
 
 # %% [markdown]
-# The system is small: the mean of the regions, a bidirectional GRU, and InfoNCE with $\tau = 0.05$, as in the paper's baseline {cite}`bleeker2023ltd`.
+# The system is small, but it is the paper's baseline {cite}`bleeker2023ltd` in kind: the mean of the regions, a bidirectional GRU, and InfoNCE with
+# $\tau = 0.05$.
 
 # %%
 small = {"dim": 64, "text.encoder.word_dim": 32}
 small |= {f"{side}.pool.batch_norm": True for side in ("image", "text")}
-epochs = lesson.pick(smoke=1, lesson=4, full=20)
-short = {"epochs": epochs, "batch_size": 64, "learning_rate": 5e-3, "warmup_steps": 0}
-small |= {f"training.{name}": value for name, value in short.items()}
+small |= {"training.epochs": epochs, "training.batch_size": 64}
+small |= {"training.learning_rate": 5e-3, "training.warmup_steps": 0}
 recipe = get(f"ltd_{features}_gru", small)
 tokenizer = recipe.tokenizer(changed["marks"].train.captions)
 
 
-# %% tags=["hide-input"]
-def weight_left(scores, positives, tau=0.05):
-    """How much of the gradient is left, the mean over captions: 1 - Z, which equation 2a defines below."""
+def weight_left(scores, positives, tau=0.05):  # how much gradient is left: 1 - Z, equation 2a
     own = scores.masked_fill(~positives, -torch.inf).amax(0)  # (C,)
     negatives = (scores.masked_fill(positives, -torch.inf) / tau).logsumexp(0)
     return (negatives - own / tau).sigmoid().mean().item()
@@ -135,8 +137,8 @@ def trained(kind, changes=None, variant=""):  # -> a run, and what each step was
         if event.kind == "step":
             seen.append(weight_left(event.scores.detach(), event.positives))
 
-    one = get(f"ltd_{features}_gru{variant}", small).override(changes or {})
-    return fit(one, changed[kind], tokenizer=tokenizer, callback=watch, seed=seed), seen
+    recipe = get(f"ltd_{features}_gru{variant}", small).override(changes or {})
+    return fit(recipe, changed[kind], tokenizer=tokenizer, callback=watch, seed=seed), seen
 
 
 # %% [markdown]
@@ -148,8 +150,6 @@ def trained(kind, changes=None, variant=""):  # -> a run, and what each step was
 # ```
 
 # %%
-from course.checks import check
-
 your_guess = "swapped"  # your part: "right", "swapped" or "gone"
 check("15.guess", your_guess)
 
@@ -173,7 +173,6 @@ sums = {
 }
 course.numbers(sums)
 
-# %% tags=["hide-input"]
 right, swapped, gone = (sums[f"marks; test: {test}"] for test in tests)
 lesson.finding("swapped numbers hurt more than missing ones", swapped < gone - 50)
 lesson.finding(
@@ -181,50 +180,27 @@ lesson.finding(
     gone + 50 < sums["no marks; test: gone"] < right - 30,
 )
 
-# %% tags=["hide-input", "nbval-ignore-output"]
-figure, axes = plt.subplots(figsize=(7.2, 2.6))
-names = list(sums)[::-1]
-shades = {"right": plots.COLOURS[0], "swapped": plots.COLOURS[1], "gone": "0.65"}
-for place, name in enumerate(names):
-    test = name.split(": ")[1]
-    axes.barh(place, sums[name], color=shades[test], hatch={"swapped": "//"}.get(test))
-    axes.annotate(
-        f"{sums[name]:.0f}",
-        (sums[name], place),
-        (4, 0),
-        textcoords="offset points",
-        va="center",
-    )
-axes.set_yticks(range(len(names)), names)
-axes.set(xlabel="rsum, test pictures", xlim=(0, 600))
-plots.show(
-    figure,
-    alt="Five bars, the rsum on test pictures. "
-    + "; ".join(f"{name}: {value:.0f}" for name, value in sums.items())
-    + ".",
-)
-
 # %% [markdown]
 # ````{solution} ex-15-guess
 # :class: dropdown
 #
-# It is `"swapped"`. Where the numbers are gone, a hint is missing. Where a number contradicts the rest of the caption, it also points to a wrong
-# picture, and the system has to believe one of the two.
+# It is `"swapped"`. If the number is gone, a hint is missing. If it contradicts the rest of the caption, it also points to a wrong picture, and the
+# system has to decide which of the two to believe. It mostly believes the number.
 # ````
 #
-# All three training sets offered the same things in the pictures to learn from. Yet the system with marks learned less of them: without the numbers,
-# it finds far less than the system that never saw any. Where one feature is enough to tell pairs apart, others that would also do are left out: this
-# is *predictive feature suppression*.
+# The table shows the rsum over 100 test pictures. All three training sets offered the same objects to learn from. Yet the system with marks learned
+# less about them: without the numbers, it finds far less than the system that never saw any. When one feature is enough to tell pairs apart, other
+# features that would also do are not learned. This is *predictive feature suppression*, or *shortcut learning*.
 #
-# Useless marks are the control: the same tags and words, without information. They cost recall too, and from one seed the rsum cannot say for sure
-# how much more the shortcut costs. We need a measure that looks at the shortcut itself.
+# Useless marks are the control: the same tags and words, without information. They cost recall as well, so the rsum alone cannot tell how much of the
+# loss is due to the shortcut. We need a measure that looks at the shortcut itself.
 #
 # ## How much does it rely on the mark?
 #
 # ```{exercise} A measure of reliance
 # :label: ex-15-reliance
 #
-# Take the captions whose own picture is among the first $k$ with the right numbers. Return the share of them that lose that place with swapped
+# Take the captions whose own picture is among the first $k$ with the right numbers. Return the share of them that lose that rank with swapped
 # numbers. Both matrices are similarities (Ni, Nc), and `owner` (Nc,) names each caption's picture. A tie counts against the caption's own picture.
 # ```
 #
@@ -234,10 +210,8 @@ plots.show(
 # `S[owner, arange]` is the similarity of each caption with its own picture. How many pictures have at least as much?
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("15.reliance")
 def reliance(right, swapped, owner, k=10):  # (Ni, Nc), (Ni, Nc), (Nc,) -> ()
     # your part
@@ -259,7 +233,6 @@ relied = {
 }
 course.numbers(relied)
 
-# %% tags=["hide-input"]
 lesson.finding(
     "most answers hang on marks that agree, few on useless ones",
     relied["marks (%)"] > 50 and relied["useless marks (%)"] < 20,
@@ -269,30 +242,30 @@ lesson.finding(
 # ````{solution} ex-15-reliance
 # :class: dropdown
 #
-# The own picture counts itself once, so its place is among the first $k$ if at most $k$ pictures score as high.
+# The own picture counts itself once, so its rank is among the first $k$ if at most $k$ pictures score as high. Divide by the captions that were found
+# with the right numbers and not by all: a caption that was never found has nothing to lose. And do not subtract two recalls, because a caption that
+# is found only with a wrong number would then make up for one that was lost.
 # ````
 #
-# More than half of what the system with marks finds, it finds by the number. The second row says how much is lost where a number never helped: a
+# More than half of what the system with marks finds, it finds by the number. The second row is the baseline of this measure: a
 # changed word moves a vector a little, whether it matters or not.
 #
 # ## What does a caption's vector still know?
 #
-# A recall only says that something is missing. A linear probe says what. For each word it looks for a direction in which vectors of
-# captions with the word lie further out than others. The rows of $X$ (Nc, D) are vectors of captions, and $Y$ (Nc, W) says with 0 and 1 which words they
-# have; both have their means taken away. With $I$, the identity matrix, ridge regression has the solution
+# Recall only says that something is missing; a *linear probe* says what. For each word it finds a direction along which captions containing the word
+# score higher than captions without it. The rows of $X$ (Nc, D) are caption vectors, and $Y$ (Nc, W) says with 0 and 1 which words they
+# contain; both are centred. With the identity matrix $I$, ridge regression has the solution
 #
 # $$W = (X^\top X + \alpha I)^{-1} X^\top Y .$$
 #
 # ```{exercise} A linear probe
 # :label: ex-15-probe
 #
-# Return $W$, (D, W). Take the means over the captions away first.
+# Return $W$, (D, W). Subtract the means over the captions first.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("15.probe")
 def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
     # your part
@@ -306,43 +279,33 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 # ````{solution} ex-15-probe
 # :class: dropdown
 #
-# `torch.linalg.solve` is safer than an inverse. Without the means, a probe would spend its weights on how common a word is.
+# Centre first, then solve; `torch.linalg.solve` is more stable than an inverse. If the means stay in, the probe spends its weights on how common
+# a word is. $\alpha$ belongs on the diagonal: `inner + alpha` without `eye` adds it to every entry.
 # ````
 #
 # The probe learns from training captions and ranks test captions. We count how often a caption with the word stands above one without: the
-# *area under the ROC curve* (AUC), 50% by chance.
-
-# %% tags=["hide-input"]
-LITTLE = set(
-    tokenize(
-        "a an and are at both by facing for from has have here in is it "
-        "of on one other see sees so that the there this to two up we while with"
-    )
-)
-
-
-def says(captions, words):
-    """Which captions have which words, (Nc, W)."""
-    has = [set(tokenize(text)) for text in captions]
-    return torch.tensor([[float(word in one) for word in words] for one in has])
-
-
-plain = changed["no marks"].train.captions
-common = sorted({word for text in plain for word in tokenize(text)} - LITTLE)
-frequent = []
-for captions in (plain, tests["gone"].captions):
-    share = says(captions, common).mean(0)
-    frequent.append((share > 0.04) & (share < 0.6))
-words = [word for word, one in zip(common, frequent[0] & frequent[1], strict=True) if one]
-numerals = list(marks.names)
-
-
-def vectors(run, split):
-    """The vectors of a split's captions, (Nc, D)."""
-    return encode(run.model, split, tokenizer)[1].vectors.float().clone()
+# *area under the ROC curve* (AUC), 50 % by chance. We ask for words that are neither rare nor in most captions, and leave out little
+# ones such as *a* and *the* (`LITTLE`).
 
 
 # %%
+def says(captions, words):  # which captions have which words, (Nc, W)
+    has = [set(tokenize(text)) for text in captions]
+    return torch.tensor([[float(word in found) for word in words] for found in has])
+
+
+plain = changed["no marks"].train.captions
+common = sorted({word for text in plain for word in tokenize(text)} - set(tokenize(LITTLE)))
+shares = torch.stack([says(c, common).mean(0) for c in (plain, tests["gone"].captions)])
+chosen = ((shares > 0.04) & (shares < 0.6)).all(0)
+words = [word for word, kept in zip(common, chosen, strict=True) if kept]
+
+
+# %%
+def vectors(run, split):  # the vectors of a split's captions, (Nc, D)
+    return encode(run.model, split, tokenizer)[1].vectors.float().clone()
+
+
 def known(run, kind, words, test):  # -> AUC of each word, (W,), in percent
     train = changed[kind].train
     W = probe(vectors(run, train), says(train.captions, words))
@@ -354,67 +317,41 @@ def known(run, kind, words, test):  # -> AUC of each word, (W,), in percent
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(seed)
 untrained = System.build(recipe, dataset, tokenizer).eval()  # a reference for the probe
-told = {
+auc = {
     "untrained": known(untrained, "no marks", words, "gone"),
     "trained with no marks": known(runs["no marks"], "no marks", words, "gone"),
     "trained with marks": known(runs["marks"], "marks", words, "right"),
 }
-means = {f"{name}: words": one.mean() for name, one in told.items()}
-means["trained with marks: numbers"] = known(runs["marks"], "marks", numerals, "right").mean()
+means = {f"{name}: words": values.mean() for name, values in auc.items()}
+means["trained with marks: numbers"] = known(
+    runs["marks"], "marks", marks.names, "right"
+).mean()
 course.numbers(means)
 
-# %% tags=["hide-input"]
-lesson.finding("an untrained network hands on much", means["untrained: words"] > 75)
-lesson.finding(
-    "with marks, words are harder to read than without",
-    means["trained with marks: words"] < means["trained with no marks: words"] - 0.8,
-)
-
 # %% tags=["hide-input", "nbval-ignore-output"]
-figure, axes = plt.subplots(figsize=(7.2, 0.19 * len(words) + 1))
-order = np.argsort(told["trained with no marks"])
-for style, (name, one) in enumerate(told.items()):
-    axes.plot(
-        one[order],
-        range(len(words)),
-        plots.MARKERS[style],
-        color=plots.COLOURS[style],
-        label=name,
-    )
-axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
-axes.axvline(50, color="0.5", linestyle=":")
-axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(48, 101))
-axes.legend(loc="lower left", bbox_to_anchor=(0.06, 0.0))
 plots.show(
-    figure,
+    drawings.by_word(auc, words, ordered_by="trained with no marks"),
     alt="For each frequent word of the captions, how well a linear probe reads it from vectors of captions: of an untrained network, of the training without "
-    "marks and of that with marks. Means: "
-    + ", ".join(f"{name} {one.mean():.0f} percent" for name, one in told.items())
+    "marks and of that with marks. Without marks, left, right and three lie below the untrained network. Means: "
+    + ", ".join(f"{name} {values.mean():.0f} percent" for name, values in auc.items())
     + ".",
 )
-
-# %% tags=["hide-input", "nbval-ignore-output"]
-lost = [
-    word
-    for word, before, after in zip(
-        words, told["untrained"], told["trained with no marks"], strict=True
-    )
-    if after < before - 1
-]
+before, after, with_marks = auc.values()
+at = {word: place for place, word in enumerate(words)}
+lesson.finding("an untrained network exposes most words", before.mean() > 75)
+lesson.finding("with marks, words are harder to read", with_marks.mean() < after.mean() - 0.8)
 lesson.finding(
-    "without any mark, left and right became harder to read", {"left", "right"} <= {*lost}
-)
-Markdown(
-    "Training *without* marks made these words harder to read than an untrained network leaves them: "
-    f"{', '.join(lost)}. InfoNCE leaves things out without our help. "
-    if lost
-    else ""
+    "even without marks, left and right became harder to read",
+    all(after[at[word]] < before[at[word]] - 1 for word in ("left", "right") if word in at),
 )
 
 # %% [markdown]
-# Each row is a word. Even an untrained network hands on much of what it reads; count from there. And a probe takes a word from however small a part
-# of the vector. How large are the parts? We turn the regression round, predict the vectors from the words or from the numbers, and ask which share of
-# the vectors' variance that explains.
+# Compare with the untrained network (88 %), not with chance, because random recurrent features already expose most words. Then look at the bottom
+# of the figure: training *without* any mark made *left* and *right* harder to read than no training at all. So InfoNCE suppresses features
+# without our help. In these captions, other words suffice to find the picture, and the side on which a thing stands is left out.
+#
+# With marks, the probe still reads words quite well. But a probe can read a word from a direction of tiny variance, which hardly counts in a cosine. So we
+# reverse the regression: how much of the vectors' variance is explained by the words, and how much by the numbers?
 
 
 # %%
@@ -429,29 +366,24 @@ def explained(kind, names):  # -> share of the variance of the training captions
 # %% tags=["nbval-ignore-output"]
 shares = {
     f"{kind}: by the {name} (%)": 100 * explained(kind, names)
-    for kind, clues in (
-        ("no marks", {"words": words}),
-        ("marks", {"words": words, "numbers": numerals}),
+    for kind, name, names in (
+        ("no marks", "words", words),
+        ("marks", "words", words),
+        ("marks", "numbers", marks.names),
     )
-    for name, names in clues.items()
 }
 course.numbers(shares)
-
-# %% tags=["hide-input"]
-by_words = [shares[f"{kind}: by the words (%)"] for kind in ("no marks", "marks")]
-lesson.finding("marks leave words a smaller part of the vector", by_words[1] < by_words[0] - 10)
-lesson.finding(
-    "the numbers have a larger part than all words",
-    shares["marks: by the numbers (%)"] > by_words[1] + 10,
-)
+by_words, with_marks, by_numbers = shares.values()
+lesson.finding("marks leave words a smaller part of the vector", with_marks < by_words - 10)
+lesson.finding("the numbers have more than all words", by_numbers > with_marks + 10)
 
 # %% [markdown]
-# With marks, 32 numbers explain more of a vector than all these words. Suppressed does not mean erased: words are still there, in a smaller part of
+# With marks, 32 numbers explain more of a vector than all these words. Suppressed does not mean erased: the words are still there, in a smaller part of
 # the vector, and the cosine hears them less.
 #
 # ## Why: the gradient of InfoNCE
 #
-# Take one query $q$ (a caption), its positive $v^+$ (the picture) and the negatives $v^-$ of the batch. All have length one.
+# Take a query $q$ (a caption), its positive $v^+$ (the picture) and the negatives $v^-$ of the batch, all of length one.
 #
 # $$
 # \begin{aligned}
@@ -461,7 +393,7 @@ lesson.finding(
 # $$
 #
 # $Z$ is a softmax over the batch. Write the loss as $-q^\top v^+/\tau + \log(\ldots)$. The derivative of the logarithm is one over the sum, times the
-# derivative of the sum; each exponential gives itself times $v/\tau$. Together that is the mean of all $v$, weighted by $Z$:
+# derivative of the sum, and each exponential gives itself times $v/\tau$. Together, that is the $Z$-weighted mean of all candidates:
 #
 # $$
 # \begin{aligned}
@@ -483,10 +415,8 @@ lesson.finding(
 # One vector of C weights serves all three equations: one minus $Z$ for the positive, minus $Z$ for the others.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("15.gradient")
 def pulls(q, v, own, tau=0.05):  # (D,), (C, D), int -> (D,), (C, D)
     # your part
@@ -498,68 +428,33 @@ def pulls(q, v, own, tau=0.05):  # (D,), (C, D), int -> (D,), (C, D)
 
 # %%
 torch.manual_seed(seed)
-q, v = (torch.nn.functional.normalize(torch.randn(*one), dim=-1) for one in ((8,), (5, 8)))
-q.requires_grad_(), v.requires_grad_()
+q, v = (normalize(torch.randn(*shape), dim=-1).requires_grad_() for shape in ((8,), (5, 8)))
 loss = -(v @ q / 0.05).log_softmax(0)[2]  # eq. 1
 automatic = torch.autograd.grad(loss, (q, v))
 by_hand = pulls(q.detach(), v.detach(), 2)
 for mine, theirs in zip(by_hand, automatic, strict=True):
     torch.testing.assert_close(mine, -0.05 * theirs, rtol=1e-4, atol=1e-5)
-print("autograd agrees")
 S = torch.randn(5, 5)  # the loss of a batch: equation 1 for every caption and every picture
 both_ways = [-(side / 0.05).log_softmax(1).diagonal() for side in (S, S.T)]
 torch.testing.assert_close(info_nce(S, 0.05), torch.cat(both_ways).mean())
-print("vsecore.losses.info_nce agrees")
+print("autograd agrees, and so does vsecore.losses.info_nce")
 
 # %% [markdown]
 # ````{solution} ex-15-gradient
 # :class: dropdown
 #
-# The weights add up to zero: what pulls towards the positive equals what pushes away from the negatives.
+# One vector of weights serves all three: minus the softmax, plus one for the positive. It adds up to zero, so what pulls towards the positive equals
+# what pushes away from the negatives. The left sides carry a minus and a $\tau$, which is why no $1/\tau$ is left on the right.
 # ````
 #
 # ```{admonition} If you read along in appendix B
 # :class: note dropdown
 #
 # Equations 10b to 11b have a minus before the sum over the negatives. With a plus, as in equations 10a and 12, equation 13c follows, and autograd
-# agrees. The second line of 15 is the derivative by $v^-$.
+# agrees. The second line of 15 is the derivative with respect to $v^-$.
 # ```
 #
-# So each negative pushes with its softmax weight. Here are the weights of the negatives for one caption, among 64 training pictures, after training:
-
-# %% tags=["hide-input"]
-batch = min(64, len(dataset.train))
-figure, axes = plt.subplots(figsize=(6.6, 3))
-heaps = {}
-for kind in ("no marks", "marks"):
-    part = changed[kind].train.subset(batch)
-    rows = [int(np.flatnonzero(part.owner == one)[0]) for one in range(batch)]
-    S = score_split(runs[kind].model, part, tokenizer)[:, rows]  # (B, B)
-    Z = (S / 0.05).softmax(0)
-    heaps[f"trained with {kind}"] = Z.masked_fill(torch.eye(batch, dtype=bool), 0)
-# the caption whose negatives together weigh nearest to a quarter, without marks
-place = int((heaps["trained with no marks"].sum(0) - 0.25).abs().argmin())
-lines = {
-    name: (range(1, batch), heap[:, place].sort(descending=True).values[: batch - 1])
-    for name, heap in heaps.items()
-}
-plots.curves(axes, lines, x="negatives of one caption, the strongest first", y="weight Z")
-axes.set_yscale("log")
-axes.set_ylim(1e-12, 1)
-plots.show(
-    figure,
-    alt="The softmax weights of the 63 negatives of one caption after training, from the largest to the smallest, on a logarithmic axis: one curve "
-    "for the training without marks, one for that with marks, which lies below.",
-)
-pull = {name: float(heap.sum(0).mean()) for name, heap in heaps.items()}  # 1 - Z, on average
-lesson.finding(
-    "with marks, negatives weigh far less",
-    pull["trained with marks"] < 0.6 * pull["trained with no marks"],
-)
-
-# %% [markdown]
-# A few negatives have nearly all of the weight, which is why InfoNCE, too, learns from hard ones. With marks, the whole curve lies lower: the marks
-# already tell these pictures from the right one, and little pull is left.
+# So the positive pulls with $1 - Z(q, v^+)$, which is also what all negatives push with together. How much of that is left when a shortcut works?
 #
 # ```{exercise} What a shortcut leaves
 # :label: ex-15-vanish
@@ -569,8 +464,6 @@ lesson.finding(
 # ```
 
 # %%
-from course.checks import check
-
 your_weight = 63 * np.exp(-10) / (1 + 63 * np.exp(-10))  # your part: one number
 check("15.vanish", your_weight)
 
@@ -578,12 +471,13 @@ check("15.vanish", your_weight)
 # ````{solution} ex-15-vanish
 # :class: dropdown
 #
-# Each negative has $\exp(-10)$ times the positive's exponential; 63 of them together have about 0.003 of the sum.
+# The temperature turns the lead of 0.5 into one of 10. Each negative then has $\exp(-10)$ times the positive's exponential, and 63 of them together
+# have 0.3 % of the sum.
 # ````
 #
-# That is all the gradient that is left, for *every* feature of $q$, also for those that it has not learned. Nothing in equation 2 says that a
-# caption's vector must hold more. A toy makes it visible: the similarity of caption $i$ with picture $j$ is $a\,M_{ij} + b\,C_{ij}$, where
-# $M_{ij}$ is 1 if their marks agree and $C_{ij}$ says how alike they look, with some noise. We learn only $a$ and $b$.
+# This factor multiplies the gradient of *every* feature, including those that are not yet learned. Nothing in equation 2 asks a
+# caption's vector to hold more. A toy makes it visible. The similarity of caption $i$ with picture $j$ is $a\,M_{ij} + b\,C_{ij}$, where
+# $M_{ij}$ is 1 if their marks agree and $C_{ij}$ says, with some noise, how alike they look. We learn only $a$ and $b$.
 
 
 # %%
@@ -603,60 +497,48 @@ def toy(shared, steps=400, pairs=64):  # shared: how many pairs have one mark; 0
     return path
 
 
-# %% tags=["hide-input"]
-figure, panels = plt.subplots(1, 2, figsize=(9, 3))
-late = {kind: np.mean(one[-20:]) for kind, one in left.items()}
+# %%
+kept = {"no marks": 0, "8 pairs share a mark": 8, "each pair has its own": 1}
+paths = {name: toy(shared) for name, shared in kept.items()}
+late = {kind: np.mean(values[-20:]) for kind, values in left.items()}
+
+# %% tags=["hide-input", "nbval-ignore-output"]
+plots.show(
+    drawings.side_by_side(
+        {
+            "toy": {name: (range(len(path)), path) for name, path in paths.items()},
+            "our three trainings": {kind: (range(len(v)), v) for kind, v in left.items()},
+        },
+        x=("step", "step"),
+        y=("b, how much looks count", "1 − Z(q, v⁺), mean"),
+        top=(1.5 * max(paths["no marks"]), 1.03),
+    ),
+    alt="Left, the weight b of looks in the toy against the step: highest without marks, lower where eight pairs share a mark, lowest where each has its own. Right, "
+    "the gradient that is left in our three trainings, step by step: marks take it away, useless marks do not.",
+)
+ends = [path[-1] for path in paths.values()]
+lesson.finding("shared marks leave room, own ones do not", ends[2] < ends[1] / 2 < ends[0] / 2)
 lesson.finding(
     "only marks that tell pairs apart take the gradient away",
     late["marks"] < late["no marks"] - 0.12
     and abs(late["useless marks"] - late["no marks"]) < 0.1,
 )
-kept = {"no marks": 0, "8 pairs share a mark": 8, "each pair has its own": 1}
-paths = {name: toy(shared) for name, shared in kept.items()}
-plots.curves(
-    panels[0],
-    {name: (range(len(path)), path) for name, path in paths.items()},
-    x="step",
-    y="b, how much looks count",
-    title="toy",
-)
-plots.curves(
-    panels[1],
-    {f"{kind}": (range(len(one)), one) for kind, one in left.items()},
-    x="step",
-    y="1 - Z(q, v⁺), mean",
-    title="our three trainings",
-)
-ends = [path[-1] for path in paths.values()]
-lesson.finding(
-    "shared marks leave room, marks of one's own do not", ends[2] < ends[1] / 2 < ends[0] / 2
-)
-panels[0].set_ylim(top=1.5 * max(paths["no marks"]))  # room for the legend
-panels[0].legend(loc="upper left")
-panels[1].set_ylim(0, 1.03)
-plots.show(
-    figure,
-    alt="Left, the weight b of looks in the toy against the step: highest without marks, lower where eight pairs share a mark, lowest where each has its own. Right, "
-    "the mean weight of the negatives in our three trainings, step by step.",
-)
 
 # %% [markdown]
-# Left: where a mark tells every pair apart, $b$ stays low, although looks would help. Where eight pairs share a mark, only looks can tell these
-# apart, and $b$ grows further. Right: what is left of the gradient in our three trainings. Useless marks lie on the curve of no marks: it is not the
-# tag or the word that takes the gradient away, but that they tell pairs apart.
+# On the left, where a mark tells every pair apart, $b$ stays low although looks would help. Where eight pairs share a mark, only looks can separate
+# these, and $b$ grows further. On the right is what is left of the gradient in our three trainings. Useless marks lie on the curve of no marks. So it is
+# not the tag or the word that takes the gradient away, but the fact that they tell pairs apart.
 #
 # ## Break it: a loss that is never content
 #
 # ```{exercise} A temperature that cannot be satisfied
 # :label: ex-15-break
 #
-# A perfect shortcut: the cosine with the positive is 1, that with each of 63 negatives $-1$. Give a temperature that still leaves the negatives half of
+# A perfect shortcut: the cosine with the positive is 1, and that with each of 63 negatives is $-1$. Give a temperature that still leaves the negatives half of
 # the weight, or more.
 # ```
 
 # %%
-from course.checks import check
-
 your_tau = 0.5  # your part: one number
 check("15.break", your_tau)
 
@@ -664,8 +546,6 @@ check("15.break", your_tau)
 warm, _ = trained("marks", {"losses.info_nce.temperature": 0.5})
 warmed = {f"test: {test}": evaluate(scores_of(warm, test), owner)["rsum"] for test in tests}
 course.numbers(warmed)
-
-# %% tags=["hide-input"]
 lesson.finding(
     "at this temperature it finds less, with marks and without",
     warmed["test: right"] < right - 40 and warmed["test: gone"] < gone - 30,
@@ -675,14 +555,14 @@ lesson.finding(
 # ````{solution} ex-15-break
 # :class: dropdown
 #
-# Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\log 63$, about 0.48. The gradient no longer vanishes. But the softmax is
-# nearly flat now: easy negatives push almost as hard as those that share the mark. The system finds less than that of the first table, with the marks
-# and without.
+# Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\log 63$, about 0.48. The gradient no longer vanishes, but the softmax is
+# nearly flat now: easy negatives push almost as hard as those that share the mark. Therefore the system finds less than that of the first table, both
+# with the marks and without.
 # ````
 #
 # ## Does a larger batch help?
 #
-# The paper expects less suppression from large batches: the more negatives there are, the likelier one of them needs another feature.
+# The paper expects less suppression from large batches, because with more negatives it is likelier that one of them needs another feature.
 #
 # ```{exercise} Who shares my mark?
 # :label: ex-15-share
@@ -692,87 +572,62 @@ lesson.finding(
 # ```
 
 # %%
-from course.checks import check
-
 your_average = 255 / 32  # your part: one number
 check("15.share", your_average)
 
-# %% tags=["nbval-ignore-output"]
-batches = lesson.pick(smoke=(16, 32), lesson=(16, 64, 256), full=(16, 64, 256))
-of_batch = {}
+# %%
+batches = lesson.pick(smoke=(64, 32), lesson=(64, 256), full=(64, 256))
+of_batch, gaps = {}, []
 for size in batches:
     change = {"training.batch_size": size, "training.epochs": max(1, epochs * size // 64)}
-    larger = {
+    of_kind = {
         kind: trained(kind, change)[0] if size != 64 else runs[kind] for kind in kinds[:2]
     }
-    for kind, run in larger.items():
-        rsum = evaluate(scores_of(run, "gone"), owner)["rsum"]
-        of_batch[f"batch {size}, {kind}; test: gone"] = rsum
-    pair = (scores_of(larger["marks"], test) for test in ("right", "swapped"))
-    of_batch[f"batch {size}, marks: reliance (%)"] = 100 * reliance(*pair, owner)
-course.numbers(of_batch)
+    rsums = {
+        kind: evaluate(scores_of(run, "gone"), owner)["rsum"] for kind, run in of_kind.items()
+    }
+    gaps.append(rsums["no marks"] - rsums["marks"])
+    pair = (scores_of(of_kind["marks"], test) for test in ("right", "swapped"))
+    relies = 100 * reliance(*pair, owner)
+    of_batch |= {f"batch {size}, {kind}; test: gone": rsum for kind, rsum in rsums.items()}
+    of_batch |= {f"batch {size}, marks: reliance (%)": relies}
 
-# %% tags=["hide-input"]
-gaps = [
-    of_batch[f"batch {size}, no marks; test: gone"]
-    - of_batch[f"batch {size}, marks; test: gone"]
-    for size in batches
-]
+# %% tags=["nbval-ignore-output"]
+course.numbers(of_batch)
 lesson.finding("marks cost recall at each batch size", min(gaps) > 25)
-lesson.finding(
-    "the largest batch still relies on them",
-    of_batch[f"batch {size}, marks: reliance (%)"] > 40,
-)
+lesson.finding("the largest batch still relies on them", relies > 40)
 
 # %% [markdown]
 # ````{solution} ex-15-share
 # :class: dropdown
 #
-# $255/32$, about 8. In a batch of 16 it is less than one half.
+# $255/32$, about 8: the caption itself does not count. In a batch of 64 it is about 2, and for these the mark is of no use.
 # ````
 #
-# Marks cost recall at each size, and even a batch of 256 leaves the system relying on them. All take the same number of steps, so a larger batch has
-# also seen more pairs. That is why each batch size has a training without marks to compare with: the gap between the two is what the marks cost. The
-# gap and the reliance need not agree. A system that has learned more also has more to lose when a number is missing.
+# All trainings take the same number of steps, so a larger batch has also seen more pairs. Compare each training with marks to the one without beside it:
+# the gap is what the marks cost. It is about as large for 256 as for 64, and the system still relies on the marks for more than half of what it finds. A larger batch
+# alone does not cure it.
 #
 # ## Decoding the caption
 #
 # Can a second loss hold on to the rest? One that needs every word is to write the caption again from its vector $z$: *input target decoding* (ITD).
-# A GRU starts with $z$ as its state and predicts each word from $z$ and the *true* words before it (*teacher forcing*):
+# A GRU starts from $z$ as its state and predicts each word from $z$ and the *true* words before it (*teacher forcing*):
 #
 # $$\ell_{\mathrm{rec}} = -\sum_{t} \log p(x_t \mid x_{t-1}, \ldots, x_1, z) \qquad (4)$$
 #
-# But the words before a word also help. How much is left for $z$, at which place of the sentence?
-#
-# ```{exercise} The loss at each place
-# :label: ex-15-places
-#
-# `logits` is (C, L, V), `words` (C, L) the true words, and `mask` (C, L) says which are real. Return the mean of $-\log p$ at each place, over the captions
-# that have a word there: (L,). Padding may hold anything.
-# ```
+# But the words before a word also help: after *a man on the*, few words are likely. How much does $z$ still contribute at each position?
+
 
 # %%
-from course.checks import exercise
-
-
-@exercise("15.places")
 def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
-    # your part
     log_p = logits.log_softmax(2).gather(2, words[:, :, None])[:, :, 0]  # (C, L)
-    return -log_p.masked_fill(~mask, 0).sum(0) / mask.sum(0)
-    # end of your part
+    return -log_p.masked_fill(~mask, 0).sum(0) / mask.sum(0)  # captions that reach so far
 
 
 # %% [markdown]
-# ````{solution} ex-15-places
-# :class: dropdown
-#
-# `gather` picks the true word's log-probability. The mean over places, weighted by how many captions are so long, would be the loss of equation 4
-# for each word.
-# ````
-#
-# We train decoders on the vectors of the system without marks, which no longer change. One gets $z$ as it is, of length one. One gets $8z$, whose
-# numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language model* that never sees a caption's vector.
+# Summed over positions, this is equation 4. We train decoders on the vectors of the system without marks, which no longer change. One starts from $z$
+# as it is, of length one. One starts from $8z$, whose numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language
+# model* that never sees a caption's vector.
 
 
 # %%
@@ -795,62 +650,54 @@ def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decod
 read = changed["no marks"].train, tests["gone"]
 sides = [(vectors(runs["no marks"], one), *tokenizer.encode(one.captions)) for one in read]
 (z, tokens, mask), (z_test, tokens_test, mask_test) = sides
-other_rows = torch.randperm(len(z_test), generator=torch.Generator().manual_seed(seed))
-starts = {"right": z_test, "shuffled": z_test[other_rows], "zeros": 0 * z_test}
+shuffled = z_test[torch.randperm(len(z_test), generator=torch.Generator().manual_seed(seed))]
 places = {}
 for name, scale in (("z", 1), ("8z", 8), ("language model", 0)):
     decoder = decoder_of(scale * z, tokens, mask)
-    for given, start in starts.items():
+    for given, start in (("right", z_test), ("shuffled", shuffled)):
         with torch.no_grad():
             logits = decoder(scale * start, tokens_test)
         places[f"{name}, {given}"] = loss_by_place(logits, tokens_test[:, 1:], mask_test[:, 1:])
+del places["language model, shuffled"]  # 0 times z is 0
 
 # %% tags=["nbval-ignore-output"]
 many = mask_test[:, 1:].sum(0)  # (L,)   how many captions are so long
-whole = {
-    f"{name} (nats a caption)": (one * many).sum() / many[0]
-    for name, one in places.items()
-    if name not in ("language model, right", "language model, shuffled")  # 0 times z is 0
-}
-whole["a blind guess (nats a caption)"] = np.log(len(tokenizer)) * many.sum() / many[0]
-course.numbers(whole)
-
-# %% tags=["hide-input"]
-lost = {key: float(value) for key, value in whole.items()}
-alone = lost["language model, zeros (nats a caption)"]
+whole = {name: float((loss * many).sum() / many[0]) for name, loss in places.items()}
+course.numbers({f"{name} (nats a caption)": loss for name, loss in whole.items()})
+z_right, z_shuffled, of_8z, _, alone = whole.values()
 lesson.finding(
-    "the decoder of z ignores it",
-    abs(lost["z, right (nats a caption)"] - lost["z, shuffled (nats a caption)"]) < 1
-    and abs(lost["z, right (nats a caption)"] - alone) < 1,
+    "the decoder of z ignores it", max(abs(z_right - z_shuffled), abs(z_right - alone)) < 1
 )
-lesson.finding("that of 8z uses it", lost["8z, right (nats a caption)"] < alone - 2.5)
+lesson.finding("that of 8z uses it", of_8z < alone - 2.5)
 
-# %% tags=["hide-input"]
+# %% tags=["hide-input", "nbval-ignore-output"]
 far = int((many >= 0.2 * many[0]).sum())  # later places have few captions
-figure, panels = plt.subplots(1, 2, figsize=(9.2, 3.4), sharey=True)
-for axes, name in zip(panels, ("z", "8z"), strict=True):
-    lines = {given: places[f"{name}, {given}"] for given in starts}
-    lines["language model"] = places["language model, zeros"]
-    plots.curves(
-        axes,
-        {label: (range(1, far + 1), one[:far]) for label, one in lines.items()},
-        x="place in the sentence",
-        y="loss of a word (nats)" if name == "z" else "",
-        title=f"decoder of {name}",
-    )
-panels[1].get_legend().remove()
+panels = {
+    f"decoder of {name}": {
+        given: (range(1, far + 1), places[key][:far])
+        for given, key in (
+            ("right vectors", f"{name}, right"),
+            ("shuffled vectors", f"{name}, shuffled"),
+            ("language model", "language model, right"),
+        )
+    }
+    for name in ("z", "8z")
+}
 plots.show(
-    figure,
-    alt="The loss at each place of a sentence, left for the decoder of z and right for that of 8z, with right vectors, shuffled vectors and zeros, and of a language model.",
+    drawings.side_by_side(
+        panels, x=["position in the sentence"] * 2, y=["loss of a word (nats)", ""], top=[5, 5]
+    ),
+    alt="The loss at each position of a sentence, left for the decoder of z and right for that of 8z, with right and with shuffled vectors, and of a language model. Left, all "
+    "three lie together; right, the right vectors lie below the language model and shuffled ones above.",
 )
 
 # %% [markdown]
-# The gap between the right vectors and the language model is all that $z$ adds. Where shuffled vectors do as well as right ones, the decoder ignores
-# $z$. The rest comes from the words before: after "a man on the", few words are likely. A strong decoder, says the paper, will "mainly rely on the
-# learned language model and language patterns". Here, even ten epochs do not bring a decoder to hear a $z$ of length one. It is loud enough at eight
-# times its length, and then a caption loses several nats.
+# The gap between the right vectors and the language model is all that $z$ contributes. On the left there is none: the decoder does not even notice when the
+# vectors are shuffled. On the right, from $8z$, it saves several nats a caption. So two things are at work here. A decoder "will mainly rely on the learned language model and
+# language patterns", as the paper says, since most of each caption follows from its beginning. And at unit length a vector is too quiet: in a short training, the
+# decoder does not learn to hear it.
 #
-# Does ITD make the shortcut weaker, if its decoder hears the vector? We add it to the training with marks, with $8z$.
+# If ITD is to have a fair chance against the shortcut, its decoder must hear the vector. So we add it to the training with marks, started from $8z$.
 
 
 # %%
@@ -870,8 +717,6 @@ with_itd = {"reliance (%)": 100 * reliance(*pair, owner)}
 with_itd["rsum, marks gone"] = evaluate(scores_of(decoded, "gone"), owner)["rsum"]
 with_itd["words, AUC in %"] = known(decoded, "marks", words, "right").mean()
 course.numbers(with_itd)
-
-# %% tags=["hide-input"]
 lesson.finding(
     "the shortcut is as strong with ITD",
     with_itd["reliance (%)"] > relied["marks (%)"] - 10
@@ -879,37 +724,44 @@ lesson.finding(
 )
 
 # %% [markdown]
-# It does not: the system relies on the marks about as much as before. In the paper ITD does not help on photographs either. [The next
+# ITD does not weaken the shortcut: the system relies on the marks about as much as before. In the paper it does not help on photographs either. [The next
 # notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, where no word before helps to predict the next.
 #
-# ## Change one thing
+# ## An experiment of your own: a loss that stops
+#
+# InfoNCE always pulls a little. The triplet loss stops completely once a negative is farther away than the margin. Should it rely on a shortcut more, or less?
 #
 # ```{exercise} Change one thing
 # :label: ex-15-explore
 #
-# Change the variant (`"+itd"`, or `"+triplet"` for the triplet loss), the temperature, or the width `dim`. What happens to the reliance? Write what
-# you expect before you run it, and afterwards what came out.
+# Compare the reliance of both losses. Then change the margin, to 0.05 or 0.5. You should see the reliance beside the rsum without marks, and both must be read
+# together, because a system that has learned little relies on nothing.
 # ```
 
 # %% tags=["nbval-ignore-output"]
-tried, _ = trained("marks", {"losses.triplet.margin": 0.2}, variant="+triplet")
-pair = (scores_of(tried, test) for test in ("right", "swapped"))
-outcome = {"reliance (%)": 100 * reliance(*pair, owner)}
-outcome["rsum, marks gone"] = evaluate(scores_of(tried, "gone"), owner)["rsum"]
+your_margin = 0.2  # try 0.05 and 0.5
+hinged, _ = trained("marks", {"losses.triplet.margin": your_margin}, variant="+triplet")
+outcome = {"InfoNCE: reliance (%)": relied["marks (%)"], "InfoNCE: rsum, marks gone": gone}
+pair = (scores_of(hinged, test) for test in ("right", "swapped"))
+outcome["triplet: reliance (%)"] = 100 * reliance(*pair, owner)
+outcome["triplet: rsum, marks gone"] = evaluate(scores_of(hinged, "gone"), owner)["rsum"]
 course.numbers(outcome)
 
 # %%
-from course.checks import check
-
-your_expectation = "The triplet loss relies on the marks as well."  # your part
-your_finding = "It does, with one seed; others may differ."  # your part
+your_expectation = (
+    "It relies on the marks as much, since it also stops once they separate."  # your part
+)
+your_finding = (
+    "As much reliance, and a far lower rsum without marks, so no better."  # your part
+)
 check("15.explore", (your_expectation, your_finding))
 
 # %% [markdown]
 # ````{solution} ex-15-explore
 # :class: dropdown
 #
-# A good answer changes one thing, takes as many steps, and looks at both numbers: a system that has learned little relies on nothing.
+# The hinge of a separated pair has no gradient at all, for any feature, so the same argument holds, and the reliance is about as high. A larger margin is
+# satisfied later and therefore leaves gradient for longer, as a higher temperature does.
 # ````
 #
 # ## Paper, notebook, package
@@ -924,9 +776,9 @@ check("15.explore", (your_expectation, your_finding))
 # ## Summary
 #
 # - Where one feature tells pairs apart, a contrastive loss need not learn the others, and recall falls when that feature is gone.
-# - InfoNCE's gradient is the softmax weight of the negatives; a shortcut takes it away from every feature at once.
-# - A larger batch helps if it brings negatives that the shortcut cannot tell apart.
-# - A decoder of words gets help from the words before, so it needs less of the vector than one would think.
+# - The reason is InfoNCE's gradient: all features share the factor $1 - Z(q, v^+)$, and a shortcut takes it from all of them at once (0.3 % is left).
+# - Neither a batch of 256, nor a higher temperature, nor decoding the words from $8z$ removes the shortcut here.
+# - In numbers: 62 % of what the system with marks finds hangs on the number, against 8 % with useless marks; even without marks, *left* and *right* fade.
 #
 # ## Where to read on
 #

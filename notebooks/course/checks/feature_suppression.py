@@ -1,16 +1,16 @@
-"""Exercises of notebook 15: reliance on a mark, a linear probe, InfoNCE's gradient, the loss by place."""
+"""Exercises of notebook 15: reliance on a mark, a linear probe, InfoNCE's gradient."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nan
+from torch import Tensor
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
-from course.checks.samples import normal, real
+from course.checks.samples import normal
 
 
 def found(S: Tensor, owner: Tensor, k: int, favour: bool = False) -> Tensor:
@@ -212,52 +212,6 @@ SHARE = {
 }
 
 
-def costs(logits: Tensor, words: Tensor) -> Tensor:
-    return logits.logsumexp(2) - logits.gather(2, words[..., None])[..., 0]  # (C, L)
-
-
-def by_place(logits: Tensor, words: Tensor, mask: Tensor) -> Tensor:
-    return torch.where(mask, costs(logits, words), 0).sum(0) / mask.sum(0)  # (L,)
-
-
-def sentences(
-    counts: Sequence[int] = (5, 3, 2, 4), scale: float = 2.0, filler: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits (C, 5, 7) that hold `filler` at padding, the true words (C, 5), and which are real."""
-    (logits,), mask = normal((len(counts), 5, 7), seed=4), real(counts, 5)
-    words = (torch.arange(mask.numel()) % 6 + 1).view_as(mask).masked_fill(~mask, 0)
-    return (scale * logits).masked_fill(~mask[..., None], filler), words, mask
-
-
-PLACES = {
-    "Return one number for each place, (L,).": shape(),
-    "If all of V words are equally likely, the loss is log V at every place.": same(
-        counts=[5, 5], scale=0.0, tolerance=1e-4
-    ),
-    "At each place, the mean of -log p over the captions that have a word there.": same(),
-    "Padding may hold anything, also NaN, and zero times NaN is NaN: set its losses to zero.": same(
-        {"filler": 50.0},
-        {"filler": nan},
-        wrong=[lambda logits, words, mask: (costs(logits, words) * mask).sum(0) / mask.sum(0)],
-    ),
-    "That is the sum. Divide by how many captions have a word at the place.": like(
-        lambda logits, words, mask: (costs(logits, words) * mask).sum(0)
-    ),
-    "You divided by all captions. Late places have fewer: divide by those with a word there.": like(
-        lambda logits, words, mask: (costs(logits, words) * mask).mean(0)
-    ),
-    "Padding counts in your mean: use the mask.": like(
-        lambda logits, words, mask: costs(logits, words).mean(0)
-    ),
-    "Logits are no log-probabilities yet: a log-softmax over the words is missing.": like(
-        lambda logits, words, mask: -(logits.gather(2, words[..., None])[..., 0] * mask).sum(0) / mask.sum(0)
-    ),
-    "That is the mean probability of the true words. Take -log of each first.": like(
-        lambda logits, words, mask: ((-costs(logits, words)).exp() * mask).sum(0) / mask.sum(0)
-    ),
-    "Right. Add up over the places what captions have, and it is equation 4.": passed,
-}
-
 EXERCISES = {
     "15.guess": predict("What happens without the mark", 3, "right", "swapped", "gone"),
     "15.reliance": code("A measure of reliance", 12, RELIANCE, reliance, similarities),
@@ -275,6 +229,5 @@ EXERCISES = {
     "15.vanish": compute("What a shortcut leaves", 6, VANISH, difficulty="easy"),
     "15.break": break_it("A temperature that cannot be satisfied", 8, BREAK, solution=0.5),
     "15.share": compute("Who shares my mark?", 5, SHARE, difficulty="easy"),
-    "15.places": code("The loss at each place", 10, PLACES, by_place, sentences),
     "15.explore": explore("Change one thing", 20, difficulty="hard"),
 }
