@@ -88,7 +88,7 @@ def test_an_older_extraction_gets_them_by_running_it_again(
     coco: Path, features: Path, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = copied(features, tmp_path, "caption_ids")
-    monkeypatch.setattr(tiny, "look", None)  # nothing is looked at again
+    monkeypatch.setattr(tiny, "features_and_boxes", None)  # nothing is looked at again
     extract(load_karpathy(coco), tiny, older)
     assert open_precomp(older).test.caption_ids == open_precomp(features).test.caption_ids
 

@@ -19,10 +19,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from vsecore.data import decoding, feature_folder, files
+from vsecore.data import feature_folder, files
 from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
+from vsecore.data.picture_files import decode_picture
 
 
 @pytest.fixture
@@ -430,7 +431,7 @@ def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet
     said = np.array([" dog " in caption.lower() for caption in test.captions]).reshape(-1, 5).sum(1)
     dogs, others = np.flatnonzero(said == 5)[:12], np.flatnonzero(said == 0)[:12]
     pictures = torch.stack(
-        [torch.from_numpy(decoding.decode_picture(test.files[row], 224).copy()) for row in [*dogs, *others]]
+        [torch.from_numpy(decode_picture(test.files[row], 224).copy()) for row in [*dogs, *others]]
     )
     with torch.inference_mode():
         cells = mobilenet(pictures.permute(0, 3, 1, 2))  # (24, 49, 1280)

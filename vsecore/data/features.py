@@ -16,7 +16,15 @@ from vsecore.data import files
 from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import extract
-from vsecore.data.feature_folder import CAPTION_IDS, CHECKSUMS, COUNTS, META, UNFINISHED, find_damage
+from vsecore.data.feature_folder import (
+    CAPTION_IDS,
+    CHECKSUMS,
+    COUNTS,
+    META,
+    UNFINISHED,
+    find_damage,
+    texts_of,
+)
 from vsecore.data.feature_rows import first_not_finite
 from vsecore.data.karpathy import DataReport, lines_sha256
 from vsecore.data.memory_map import MappedPictures
@@ -27,6 +35,8 @@ __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backb
 
 REPEATS = 5
 """How often such folders repeat each evaluation picture: once for each of its captions."""
+BLOCK = 256
+"""Pictures written at a time."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,18 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
         _refuse_nan(part, np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64)))
     _refuse_shared_pictures(folder, opened)
     return _dataset(folder, meta, opened, kind)
+
+
+def write_split(folder: Path, split: Split) -> None:
+    """Write a split into a folder of features, in half precision; its captions come last."""
+    header = {"descr": "<f2", "fortran_order": False, "shape": tuple(split.pictures.shape)}
+    with files.write_atomically(folder / f"{split.name}_ims.npy") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in files.progress(range(0, len(split), BLOCK), desc=f"write {split.name}", unit="block"):
+            file.write(np.asarray(split.pictures[start : start + BLOCK], "<f2").tobytes())
+    for path, text in texts_of(folder, split.name, split).items():
+        with files.write_atomically(path, "w") as file:
+            file.write(text)
 
 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:

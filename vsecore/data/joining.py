@@ -2,18 +2,16 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.feature_folder import CAPTION_IDS, META
-from vsecore.data.features import open_precomp
+from vsecore.data.feature_folder import META
+from vsecore.data.features import BLOCK, open_precomp, write_split
 from vsecore.data.karpathy import lines_sha256
 from vsecore.data.splits import Split
-
-BLOCK = 256
-"""How many pictures are read at a time."""
 
 
 def join(folders: Sequence[str | Path], out: str | Path) -> Path:
@@ -48,9 +46,11 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
                     f"{folder}: its {name} split has other pictures or captions than that of {folders[0]}: "
                     "extract both from the same collection"
                 )
-    for name in names:
-        _write(out, name, [getattr(dataset, name) for dataset in datasets])
     splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
+    for name, split in splits.items():
+        means = [mean_elements(getattr(dataset, name)) for dataset in datasets]
+        joined = np.concatenate(means, axis=1)[:, None]  # (n, 1, F)
+        write_split(out, replace(split, pictures=joined, picture_counts=None))
     networks = (
         data.network or Path(folder).resolve().name for folder, data in zip(folders, datasets, strict=True)
     )
@@ -84,16 +84,3 @@ def mean_elements(split: Split) -> np.ndarray:
         real = np.arange(block.shape[1]) < counts[:, None]  # (b, N)
         means[rows] = (block * real[..., None]).sum(1) / counts[:, None]
     return means
-
-
-def _write(out: Path, name: str, splits: Sequence[Split]) -> None:
-    joined = np.concatenate([mean_elements(split) for split in splits], axis=1)[:, None]  # (n, 1, F)
-    with files.write_atomically(out / f"{name}_ims.npy") as file:
-        np.save(file, joined.astype(np.float16))
-    first = splits[0]
-    texts = {"ids": first.picture_ids, "caps": first.captions, CAPTION_IDS: first.caption_ids}
-    for kind, lines in texts.items():
-        if lines is None:
-            continue
-        with files.write_atomically(out / f"{name}_{kind}.txt", "w") as file:
-            file.write("".join(f"{line}\n" for line in lines))

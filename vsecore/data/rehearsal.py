@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS
 from vsecore.data.feature_folder import META
-from vsecore.data.features import open_precomp
-from vsecore.data.files import holds, locked, progress, write_atomically
+from vsecore.data.features import BLOCK, open_precomp, write_split
+from vsecore.data.files import write_atomically
 from vsecore.data.noise import noise
 from vsecore.data.splits import Dataset, FeatureKind, Split
 
@@ -31,16 +32,12 @@ PICTURES: dict[Collection, dict[str, int]] = {
 ELEMENTS: dict[FeatureKind, tuple[int, int]] = {"region": (36, 2048), "grid": (49, 2048), "patch": (196, 768)}
 """Elements of a picture and their width: the field's regions, ResNet's cells, the patches of ViT-Base."""
 
-CAPTIONS = 5
-"""Captions of a picture."""
 WORDS = 10_000
 """About as many words as occur at least four times in COCO's captions."""
 COMMON = 50
 """The first of them stand for words such as "a" and "on", which no element shows."""
 LENGTHS = (7, 14)
 """The shortest and the longest caption, in words; their mean is COCO's, between ten and eleven."""
-BLOCK = 256
-"""Pictures written at a time."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +146,6 @@ def _frequent_first(draws: np.ndarray) -> np.ndarray:
 def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     """Write a rehearsal as a folder of features, which a training then reads from disk like a real one.
 
-    A split that is whole is not written again, so that a run which was stopped goes on.
-
     Args:
         folder: where to; see `features.open_precomp`.
         shape: how large it is.
@@ -162,36 +157,16 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     folder = Path(folder).expanduser()
     drawn = rehearsal(shape, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, "writes a rehearsal"):
-        for stale in folder.glob(".*.part"):  # left by a process that was killed
-            stale.unlink()
-        splits = (drawn.train, drawn.dev, drawn.test)
-        missing = [s for s in splits if not holds(folder / f"{s.name}_caps.txt", _text(s.captions))]
-        wanted = sum(2 * int(np.prod(split.pictures.shape)) for split in missing)
-        free = shutil.disk_usage(folder).free
-        if wanted > free:
-            raise OSError(
-                f"{folder} needs {wanted / 1e9:,.1f} GB more and its disk has {free / 1e9:,.1f} GB: name a "
-                "folder on another disk, or take a share of the pictures"
-            )
-        for split in missing:
-            _write_split(folder, split)
-        with write_atomically(folder / META, "w") as file:
-            file.write(f'{{"kind": "{shape.kind}", "backbone": "drawn numbers"}}\n')
+    for stale in folder.glob(".*.part"):  # left by a process that was killed
+        stale.unlink()
+    free = shutil.disk_usage(folder).free
+    if shape.bytes_on_disk > free:
+        raise OSError(
+            f"{folder} needs {shape.bytes_on_disk / 1e9:,.1f} GB and its disk has {free / 1e9:,.1f} GB: name "
+            "a folder on another disk, or take a share of the pictures"
+        )
+    for split in (drawn.train, drawn.dev, drawn.test):
+        write_split(folder, split)
+    with write_atomically(folder / META, "w") as file:
+        file.write(f'{{"kind": "{shape.kind}", "backbone": "drawn numbers"}}\n')
     return open_precomp(folder)
-
-
-def _write_split(folder: Path, split: Split) -> None:
-    header = {"descr": "<f2", "fortran_order": False, "shape": tuple(split.pictures.shape)}
-    blocks = range(0, len(split), BLOCK)
-    with write_atomically(folder / f"{split.name}_ims.npy") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for start in progress(blocks, desc=f"write {split.name}", unit="block"):
-            file.write(split.pictures[start : start + BLOCK].tobytes())
-    for name, lines in (("ids", split.picture_ids), ("caps", split.captions)):  # the captions come last
-        with write_atomically(folder / f"{split.name}_{name}.txt", "w") as file:
-            file.write(_text(lines))
-
-
-def _text(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -15,18 +14,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from vsecore.data.files import digest_of
 from vsecore.typed import short
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that hold weights on their own: smaller ones need scales beside them."""
-KNOWN_WEIGHTS = {
-    "d6a3cf69c9cbea241eaf756056a1fe0070091b02e6916bf797dc4c3fceb3edef": "mobilenetv2_100_same",
-    "2dbe06e42e948fdbcc607a401b5e381aab39031e4dab07cbb14fb3df5f0f9a78": "tf_efficientnet_lite0",
-    "7b8b71507811380fbac4691c49fc378337a36d7a0cddb5fcb3a6e36e7089daf2": "tf_efficientnet_lite2",
-}
-"""The only network of timm that some weights belong to, by `sha256_of`. Another one ("mobilenetv2_100")
-has tensors of the same names and shapes, but pads pictures differently, so that its features are wrong."""
 
 
 def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
@@ -48,50 +39,21 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
     given, wanted = read(path), network.state_dict()
+    refused = f"{path} does not hold the weights of {name}: tensor"
     # The number of batches that a normalisation has seen no longer matters, and is often left out.
-    needed = [tensor for tensor in wanted if not tensor.endswith("num_batches_tracked")]
-    for tensor in [*given, *needed]:
-        value, right = given.get(tensor), wanted.get(tensor)
-        problem = ""
-        if right is None:
-            problem = "is not one of its tensors"
-        elif value is None:
-            problem = "is missing"
-        elif not isinstance(value, Tensor) or value.layout != torch.strided or value.is_meta:
-            problem = f"is {short(value)}: wanted plain numbers"
-        elif value.shape != right.shape:
-            problem = f"has shape {tuple(value.shape)}, wanted {tuple(right.shape)}"
-        elif value.dtype not in (FLOATS if right.is_floating_point() else (right.dtype,)):
-            problem = f"holds {value.dtype}, wanted {right.dtype}"
-        elif not value.isfinite().all():
-            problem = "holds NaN or infinity"
-        if problem:
-            raise ValueError(f"{path} does not hold the weights of {name}: tensor {short(tensor)} {problem}")
+    needed = {tensor for tensor in wanted if not tensor.endswith("num_batches_tracked")}
+    if odd := sorted(given.keys() - wanted.keys() | needed - given.keys()):
+        raise ValueError(f"{refused} {short(odd[0])} is {'too much' if odd[0] in given else 'missing'}")
+    for tensor, value in given.items():
+        right = wanted[tensor]
+        is_plain = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
+        types = FLOATS if right.is_floating_point() else (right.dtype,)
+        if not is_plain or value.shape != right.shape or value.dtype not in types:
+            found = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else short(value)
+            raise ValueError(f"{refused} {short(tensor)} is {found}: wanted {right.dtype} {(*right.shape,)}")
+        if not value.isfinite().all():
+            raise ValueError(f"{refused} {short(tensor)} holds NaN or infinity")
     network.load_state_dict(given, strict=False)
-
-
-def refuse_other_network(path: Path, name: str) -> None:
-    """Refuse weights that are known to be those of another network of timm with the same tensors.
-
-    `KNOWN_WEIGHTS` knows some by their numbers. A file that timm published before there was a hub is known by
-    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth"). `fill` has accepted it.
-    """
-    import timm
-
-    numbers = {key: value for key, value in read(path).items() if not key.endswith("num_batches_tracked")}
-    owners, digest = {KNOWN_WEIGHTS.get(sha256_of(numbers), "")}, digest_of(path).hex()
-    for model in timm.list_pretrained():
-        address = str(getattr(timm.get_pretrained_cfg(model), "url", ""))
-        begins = re.search(r"-([0-9a-f]{8,})\.pth$", address)
-        if begins and digest.startswith(begins[1]):
-            owners.add(model.partition(".")[0])
-    owners.discard("")
-    if owners and name.partition(".")[0] not in owners:
-        right = " or ".join(sorted(owners))
-        raise ValueError(
-            f"{path} holds the weights of {right}: {name} has the same tensors, but computes something else "
-            f"with them; name {right} (--backbone)"
-        )
 
 
 def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
@@ -149,8 +111,6 @@ def read(path: Path) -> dict[str, Any]:
             else:
                 if zipfile.is_zipfile(path):  # of which PyTorch does not compare the checksums
                     with zipfile.ZipFile(path) as archive:
-                        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
-                            raise zipfile.BadZipFile("it is compressed, which PyTorch's own files never are")
                         if damaged := archive.testzip():
                             raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
                 loaded = torch.load(path, map_location="cpu", weights_only=True)

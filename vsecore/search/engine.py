@@ -20,11 +20,10 @@ from torch import Tensor
 
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
-from vsecore.data.decoding import decode_in_proportion, decode_picture
 from vsecore.data.feature_folder import META, Settings
 from vsecore.data.features import open_precomp
 from vsecore.data.files import digest_of, read_json, write_atomically
-from vsecore.data.picture_files import open_picture
+from vsecore.data.picture_files import decode_in_proportion, decode_picture, open_picture
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.model import VSE
@@ -352,7 +351,7 @@ class Engine:
         pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
         height, width = pictures.shape[-2:]
         sizes = torch.tensor([[height, width, height, width]] * len(pictures))
-        features, boxes = self.backbone.look(pictures.to(self.device), sizes)
+        features, boxes = self.backbone.features_and_boxes(pictures.to(self.device), sizes)
         read = cast(int, self.model.image_encoder.feature_dim)
         if boxes is not None and read > self.backbone.feature_dim:
             places = torch.from_numpy(places_of(boxes.cpu().numpy()))  # (B, N, 6)
