@@ -36,29 +36,6 @@ def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: 
     assert torch.equal(matrix, again) and not torch.equal(matrix, other)
 
 
-def test_a_file_is_read_once_for_a_vocabulary_and_again_if_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads, read = [], word_vectors._vector_rows
-    monkeypatch.setattr(word_vectors, "_vector_rows", lambda path: reads.append(path) or read(path))
-    path, words = vectors_file(tmp_path, GLOVE), ["dog", "the", "zyzzyva"]
-    first, report = load_vectors(path, Vocabulary(words))
-    kept = first.clone()
-    first.zero_()  # what a caller does with its vectors is its own affair
-    again, report_again = load_vectors(str(path), Vocabulary(words))
-    assert torch.equal(again, kept) and report_again == report and len(reads) == 1
-    load_vectors(path, Vocabulary(words[::-1]))
-    assert len(reads) == 2
-    written = path.stat().st_mtime_ns
-    path.write_text(GLOVE.replace("7 8 9", "0 0 0"))
-    os.utime(path, ns=(written, written + 10**9))
-    assert torch.equal(load_vectors(path, Vocabulary(words))[0][4], torch.zeros(3)) and len(reads) == 3
-    for number in range(10):
-        load_vectors(path, Vocabulary(["dog", f"word{number}"]))
-    load_vectors(path, Vocabulary(words))
-    assert len(reads) == 14  # few are kept
-
-
 DAMAGES = [
     GLOVE + "kite 1 2\n",
     GLOVE + "kite 1 2 3 4\n",

