@@ -10,6 +10,7 @@ from small import recipe, small_split, train
 from vsecore.cli import app, experiments
 from vsecore.data.splits import Dataset
 from vsecore.evaluation import evaluate
+from vsecore.experiments import show
 from vsecore.experiments.compare import Retrieved, Systems, resampled
 from vsecore.training import score_split
 
@@ -53,7 +54,8 @@ def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
     dice, owner = np.random.default_rng(0), np.repeat(np.arange(40), 3)
 
     def retrieved(rank):
-        return Retrieved(recipe(), 0, {}, dice.integers(0, rank, 40), dice.integers(0, rank, 120))
+        both, none = [dice.integers(0, rank, count) for count in (40, 120)], np.empty((0, 0))
+        return Retrieved(recipe(), 0, {}, *both, none, none)
 
     pairs = [(retrieved(8), retrieved(20))]
 
@@ -83,3 +85,36 @@ def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ
     for line, sign in ((earlier, 1), (later, -1)):
         caption, _, rank, base = line.strip("| ").split(" | ")
         assert caption in SPLIT.captions and sign * (float(base) - float(rank)) > 0
+
+
+@pytest.mark.parametrize("kind", ["captions", "pictures"])
+def test_what_is_shown_is_what_each_run_finds_where_they_differ_most(folders, kind):
+    two = Systems.read([next(iter(folders)), list(folders)[2]], lambda recipe: DATA)
+    chosen = show.choose(two, kind, count=4)
+    first, second = (runs[0].t2i if kind == "captions" else runs[0].i2t for runs in two.runs.values())
+    gain = np.log((1 + first) / (1 + second))
+    assert gain[chosen[0]] == gain.max() > 0 > gain[chosen[2]] == gain.min() and len(set(chosen)) == 4
+    asked = []
+    drawn = show.figure(two, kind, chosen, lambda row: asked.append(row) or np.zeros((8, 8, 3), np.uint8))
+    run = two.runs["vsepp_grid_gru"][0]
+    scores = score_split(folders[next(iter(folders))].model, SPLIT, folders[next(iter(folders))].tokenizer)
+    if kind == "captions":
+        wanted = scores[:, chosen[0]].argsort(descending=True)[:5].tolist()
+        assert asked[:5] == wanted == run.pictures_found[chosen[0]].tolist()
+        assert f"number {1 + run.t2i[chosen[0]]}" in drawn.axes[0].texts[0].get_text()
+    else:
+        texts = [text.get_text() for text in drawn.axes[1].texts]
+        best = scores[chosen[0]].argsort(descending=True)[:5]
+        assert [text[0] == "✓" for text in texts] == [SPLIT.owner[row] == chosen[0] for row in best]
+        assert asked[0] == chosen[0]
+
+
+def test_one_system_shows_what_it_finds_and_what_it_misses_among_captions_with_some_words(folders):
+    one = Systems.read([next(iter(folders))], lambda recipe: DATA, least=1)
+    run = one.runs["vsepp_grid_gru"][0]
+    word = SPLIT.captions[0].split()[0]
+    chosen = show.choose(one, "captions", count=6, containing=word)
+    assert all(word in SPLIT.captions[row] for row in chosen)
+    missed = [row for row in chosen if run.t2i[row] > 0]
+    among = [rank for rank, caption in zip(run.t2i, SPLIT.captions, strict=True) if word in caption]
+    assert run.t2i[missed[0]] == max(among)

@@ -33,6 +33,7 @@ for command in (
     experiments.baselines,
     experiments.experiment,
     experiments.compare,
+    experiments.show,
 ):
     app.command()(command)
 

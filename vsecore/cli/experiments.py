@@ -1,11 +1,11 @@
-"""`vse baselines`, `vse experiment` and `vse compare`: systems beside a paper's, or beside each other."""
+"""`vse baselines`, `experiment`, `compare` and `show`: systems beside a paper's, or beside each other."""
 
 from __future__ import annotations
 
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from vsecore.cli.options import (
     VectorsOption,
     check_writable,
     open_dataset,
+    open_for,
     read_settings,
     spoken,
     writable,
@@ -231,6 +232,57 @@ def compare(
     typer.echo(f"{found.table()}\n\n{found.differences()}")
     for other in list(found.runs)[1:] if queries else ():
         typer.echo(f"\n{found.queries(other, queries)}")
+
+
+def show(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(help="Folders of runs: of one system, or of two, which differ most on what is shown."),
+    ],
+    out: Annotated[Path, typer.Option(help="The figure's file: .png, .svg or .pdf.")],
+    data: DataOption = "scenes",
+    pictures: Annotated[
+        Path | None,
+        typer.Option(help="The folder of photographs and captions that the features were extracted from."),
+    ] = None,
+    queries: Annotated[Literal["captions", "pictures"], typer.Option(help="What is asked.")] = "captions",
+    count: Annotated[int, typer.Option(min=1, max=20, help="How many queries.")] = 4,
+    containing: Annotated[str, typer.Option(help="Only captions with these words, or their pictures.")] = "",
+    split: Annotated[Literal["dev", "test"], typer.Option(help="What is searched.")] = "test",
+) -> None:
+    """Draw queries with what runs find first: right and wrong ones, or those on which two systems differ."""
+    from vsecore import scenes
+    from vsecore.data.karpathy import load_karpathy
+    from vsecore.data.picture_files import open_picture
+    from vsecore.experiments import WORLDS
+    from vsecore.experiments import show as showing
+    from vsecore.experiments.compare import Systems
+
+    check_writable("--out", out, folder=False)
+    if data in WORLDS:
+        drawn = scenes.pixels(split, **WORLDS[data])
+    elif pictures is None:
+        raise ValueError(f"--data {data} holds features alone: say by --pictures where its photographs are")
+    else:
+        part = load_karpathy(pictures)[split]
+        files = dict(zip(part.picture_ids, part.files, strict=True))
+
+    def pixels(row: int) -> Any:
+        if data in WORLDS:
+            return drawn[row]
+        name = systems.split.picture_ids[row]
+        if name not in files:
+            raise ValueError(
+                f"--pictures {pictures} has no {split} picture {name!r}, which --data {data} has"
+            )
+        return open_picture(files[name]).resize((224, 224))
+
+    systems = Systems.read(runs, lambda recipe: open_for(recipe, data), split, least=1)
+    chosen = showing.choose(systems, queries, count, containing)
+    if not chosen:
+        raise ValueError("no such query: its words are in no caption, or the systems differ on none")
+    showing.figure(systems, queries, chosen, pixels).savefig(out)
+    typer.echo(f"{out}: {len(chosen)} {queries}")
 
 
 def _trained(

@@ -19,6 +19,8 @@ from vsecore.training import load_run, score_split
 from vsecore.training.distributed import best_device
 from vsecore.training.identity import check_features
 
+FOUND = 5
+"""How many of the first results of each query are kept."""
 DRAWS = 1000
 """How many times the pictures are drawn again, with replacement, for an interval."""
 
@@ -35,6 +37,10 @@ class Retrieved:
     """For each picture the rank of its best caption, counted from 0, (Ni,)."""
     t2i: np.ndarray
     """For each caption the rank of its picture, counted from 0, (Nc,)."""
+    captions_found: np.ndarray
+    """The first captions for each picture, (Ni, `FOUND`)."""
+    pictures_found: np.ndarray
+    """The first pictures for each caption, (Nc, `FOUND`)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,11 @@ class Systems:
 
     @classmethod
     def read(
-        cls, folders: Sequence[Path], open_data: Callable[[Recipe], Dataset], split: str = "test"
+        cls,
+        folders: Sequence[Path],
+        open_data: Callable[[Recipe], Dataset],
+        split: str = "test",
+        least: int = 2,
     ) -> Systems:
         """Score the best epochs of the runs in some folders.
 
@@ -55,9 +65,10 @@ class Systems:
             folders: the runs' folders.
             open_data: opens the data that a recipe reads.
             split: "dev" or "test".
+            least: how many systems there must be.
 
         Raises:
-            ValueError: fewer than two systems, a seed twice, other pictures or captions than the
+            ValueError: fewer systems, a seed twice, other pictures or captions than the
                 first's, or features of another network than a run reads.
         """
         by_hash: dict[str, list[Retrieved]] = defaultdict(list)
@@ -74,9 +85,10 @@ class Systems:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
             scores = score_split(run.model.to(best_device()), part, run.tokenizer)
             i2t, t2i = (rank.numpy() for rank in ranks(scores, part.owner))
-            found = Retrieved(run.recipe, run.seed, evaluate(scores, part.owner), i2t, t2i)
+            tops = (side.topk(min(FOUND, side.shape[1])).indices.numpy() for side in (scores, scores.T))
+            found = Retrieved(run.recipe, run.seed, evaluate(scores, part.owner), i2t, t2i, *tops)
             by_hash[run.recipe.hash()].append(found)
-        if first is None or len(by_hash) < 2:
+        if first is None or len(by_hash) < least:
             raise ValueError("one system is not enough: name runs of two recipes or more")
         names = [several[0].recipe.name for several in by_hash.values()]
         runs = {
