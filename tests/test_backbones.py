@@ -134,7 +134,6 @@ def good() -> Weights:
     return timm.create_model("test_resnet").state_dict()
 
 
-@pytest.mark.parametrize("suffix", ["pth", "pt"])
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -147,12 +146,12 @@ def good() -> Weights:
     ],
 )
 def test_weights_may_be_wrapped_as_training_programs_do(
-    tmp_path: Path, good: Weights, wrap: Callable[[Weights], object], suffix: str
+    tmp_path: Path, good: Weights, wrap: Callable[[Weights], object]
 ) -> None:
     save_file(good, tmp_path / "plain.safetensors")
-    torch.save(wrap(good), tmp_path / f"wrapped.{suffix}")
+    torch.save(wrap(good), tmp_path / "wrapped.pth")
     plain = load_backbone("test_resnet", tmp_path / "plain.safetensors").state_dict()
-    wrapped = load_backbone("test_resnet", tmp_path / f"wrapped.{suffix}").state_dict()
+    wrapped = load_backbone("test_resnet", tmp_path / "wrapped.pth").state_dict()
     assert all(torch.equal(wrapped[name], value) for name, value in plain.items() if "batches" not in name)
 
 
@@ -216,37 +215,3 @@ def test_a_program_among_the_weights_does_not_run(tmp_path: Path, good: Weights,
     with suppress(RuntimeError, AttributeError):  # what it gives is no network's
         torch.load(path, weights_only=False)
     assert marker.path.exists()  # it was no idle threat
-
-
-def edit(path: Path, change: Callable[[bytes], bytes]) -> None:
-    path.write_bytes(change(path.read_bytes()))
-
-
-def flipped_inside(content: bytes) -> bytes:
-    place = content.index(b"data/0") + 500
-    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda path: edit(path, flipped_inside),
-        lambda path: edit(path, lambda content: content[: len(content) // 2]),
-        lambda path: edit(path, lambda content: b""),
-        lambda path: edit(path, lambda content: b"<!DOCTYPE html><html><body>404</body></html>"),
-        lambda path: edit(path, lambda content: pickle.dumps({"weight": 3})),
-        lambda path: torch.save(nn.Linear(2, 2), path),
-    ],
-)
-@pytest.mark.parametrize("name", ["w.pth", "w.safetensors"])
-def test_a_damaged_file_of_weights_is_one_sentence(
-    tmp_path: Path, good: Weights, damage: Callable[[Path], object], name: str
-) -> None:
-    path = tmp_path / name
-    torch.save(good, path)
-    damage(path)
-    with pytest.raises(
-        ValueError, match=rf"{name} cannot be read as weights \(.*\): get the file again"
-    ) as told:
-        load_backbone("test_resnet", path)
-    assert "\n" not in str(told.value) and "weights_only" not in str(told.value)

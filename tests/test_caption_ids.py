@@ -112,14 +112,6 @@ def test_new_captions_without_numbers_do_not_keep_the_old_ones(
     assert again.dev.caption_ids == open_precomp(features).dev.caption_ids
 
 
-def test_without_sentids_there_are_none(coco: Path, tmp_path: Path) -> None:
-    content = json.loads((coco / "dataset_coco.json").read_text())
-    del content["images"][0]["sentences"][0]["sentid"]
-    (tmp_path / "dataset_coco.json").write_text(json.dumps(content))
-    splits = load_karpathy(coco, tmp_path / "dataset_coco.json")
-    assert splits["train"].caption_ids is None and splits["test"].caption_ids is not None
-
-
 def test_the_tables_of_coco_get_the_numbers_of_the_run(
     coco: Path, features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

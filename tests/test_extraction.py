@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from vsecore.data import feature_folder, files
 from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
-from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import decode_picture
 
 
@@ -112,21 +112,6 @@ def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(
     assert open_precomp(folder).dev.pictures.shape == (2, 32, 5)
     with pytest.raises(ValueError, match="backbone"):
         extract(splits, tiny, folder, device="cpu")
-
-
-@pytest.mark.parametrize("broken", ["train3.jpg", "val1.jpg", "test0.jpg"])
-def test_an_interrupted_extraction_ends_as_if_never_interrupted(
-    splits: dict, tiny: Backbone, tmp_path: Path, broken: str
-) -> None:
-    whole, folder = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu"), tmp_path / "stop"
-    stop_at(broken, splits, tiny, folder)
-    assert not (folder / "meta.json").exists()
-    with pytest.raises(ValueError, match="unfinished"):
-        open_precomp(folder)
-    seen = looked_at(tiny)
-    extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert sum(seen) < 10  # of ten pictures some were done
-    assert contents(folder) == contents(whole)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
@@ -233,23 +218,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", [".train_ims.npy.part", "train_made.npy"])
-def test_an_unfinished_folder_that_is_damaged_ends_whole(
-    splits: dict, tiny: Backbone, tmp_path: Path, file: str, damage: str
-) -> None:
-    if (file, damage) == (".train_ims.npy.part", "last byte"):
-        pytest.skip("only a whole split has digests")
-    folder, whole = (
-        tmp_path / "stopped",
-        extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu"),
-    )
-    stop_at("train4.jpg", splits, tiny, folder)
-    DAMAGES[damage](folder / file)
-    extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert contents(folder) == contents(whole)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["train_ims.npy", "train_caps.txt", "train_ids.txt"])
 def test_a_finished_folder_that_is_damaged_is_mended(
     splits: dict, tiny: Backbone, tmp_path: Path, file: str, damage: str
@@ -332,44 +300,6 @@ def test_corrected_captions_are_written_and_no_picture_is_decoded(
     assert contents(folder) == contents(new)
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "named"),
-    [
-        ("extraction.json", "{", "extraction.json is not JSON"),
-        ("extraction.json", "{}", "extraction.json lacks the field"),
-        ("meta.json", '{"dtype": "int8"}', "meta.json: dtype"),
-        ("checksums.json", "[]", "checksums.json"),
-    ],
-)
-def test_a_damaged_account_of_the_settings_is_named(
-    splits: dict, tiny: Backbone, tmp_path: Path, file: str, content: str, named: str
-) -> None:
-    folder = tmp_path / "features"
-    if file == "extraction.json":
-        stop_at("train4.jpg", splits, tiny, folder)
-    else:
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    path = folder / file
-    if ":" in content:
-        content = json.dumps(json.loads(path.read_text()) | json.loads(content))
-    path.write_text(content)
-    before = contents(folder)
-    with pytest.raises(ValueError, match=named):
-        extract(splits, tiny, folder, batch_size=2, device="cpu")
-    assert contents(folder) == before
-
-
-def test_a_link_in_place_of_a_file_is_not_followed(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
-    folder = tmp_path / "features"
-    stop_at("train0.jpg", splits, tiny, folder)
-    (tmp_path / "dear").write_text("keep this")
-    for file in (".train_ims.npy.part", "train_made.npy"):
-        (folder / file).unlink()
-        (folder / file).symlink_to(tmp_path / "dear")
-    extract(splits, tiny, folder, device="cpu")
-    assert (tmp_path / "dear").read_text() == "keep this" and not check_precomp(folder).problems
-
-
 def test_a_disk_without_room_is_told_before_the_work(
     splits: dict, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -438,30 +368,3 @@ def test_mobilenet_sees_dogs_where_captions_say_dog(photographs: Path, mobilenet
         best = mobilenet.network.model.classifier(cells.mean(1)).argmax(1)
     is_dog = (best >= 151) & (best <= 268)
     assert is_dog[:12].float().mean() >= 0.8 and is_dog[12:].float().mean() <= 0.1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda images: None,
-        lambda images: images[3].update(sentences=images[3]["sentences"][:4]),
-        lambda images: images[3]["sentences"][2].update(raw="\ufeff\u2028 A dog\x85 runs .\x1c"),
-        lambda images: images.append(images[0]),
-        lambda images: images[0].update(split="test"),
-    ],
-)
-def test_a_check_of_photographs_says_what_extraction_will(
-    album: Callable, tiny: Backbone, tmp_path: Path, change: Callable
-) -> None:
-    folder = album()
-    path = folder / "dataset_album.json"
-    content = json.loads(path.read_text())
-    change(content["images"])
-    path.write_text(json.dumps(content))
-    try:
-        extract(load_karpathy(folder), tiny, tmp_path / "features", device="cpu")
-        open_precomp(tmp_path / "features")
-        works = True
-    except (ValueError, OSError):
-        works = False
-    assert works == (check_photographs(folder).problems == [])

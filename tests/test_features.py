@@ -249,14 +249,3 @@ def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
     features[7, 0, 0] += 1  # in the second five, of six
     np.save(folder / "train_ims.npy", features)
     assert "train_ims.npy, rows 5 to 9 differ" in check_precomp(folder).problems[0]
-
-
-@pytest.mark.parametrize("begin", [0, 1])
-@pytest.mark.parametrize("each", [1, 5])
-def test_ids_that_only_count_in_each_split_name_no_picture(tmp_path: Path, begin: int, each: int) -> None:
-    folder = write_precomp(tmp_path / "features")
-    for name, count in SIZES.items():
-        lines = [f"{number}\n" for number in range(begin, begin + each * count)]
-        (folder / f"{name}_ids.txt").write_text("".join(lines))
-    assert check_precomp(folder).problems == []
-    open_precomp(folder)

@@ -1,6 +1,5 @@
 """Several processes extract together: the folder is what one process writes, whichever of them is killed."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -14,12 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from accelerate.state import PartialState
-from PIL import Image
 
-from coco import SPLITS, make_coco
+from coco import make_coco
 from test_extraction import contents
 from vsecore.data.backbones import Backbone
-from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.features import extract, open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.scenes.backbones import find_backbone
 
@@ -122,21 +120,6 @@ def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
     assert sum(second.seen) == (6 + 1 + 1) - -(-made // 2)  # batches of two
 
 
-def test_a_picture_that_no_process_can_read_is_named(
-    album: Callable, tiny: Backbone, tmp_path: Path, capfd: pytest.CaptureFixture
-) -> None:
-    folder, broken = album(train=11), "train3.jpg"
-    splits = load_karpathy(folder)
-    path = folder / "images" / broken
-    good = path.read_bytes()
-    path.write_bytes(good[: len(good) // 2])
-    assert 1 in Crew(2, splits, tiny, tmp_path / "features").join()
-    assert broken in capfd.readouterr().err
-    path.write_bytes(good)
-    assert Crew(2, splits, tiny, tmp_path / "features").join() == [0, 0]
-    assert check_precomp(tmp_path / "features").problems == []
-
-
 def test_a_little_coco_by_torchrun(tmp_path: Path) -> None:
     coco = make_coco(tmp_path / "coco")
     shared = tmp_path / "shared"
@@ -155,29 +138,3 @@ def test_a_little_coco_by_torchrun(tmp_path: Path) -> None:
     data = open_precomp(shared)
     assert (data.name, len(data.train), len(data.dev), len(data.test)) == ("coco", 7, 2, 3)
     assert data.train.pictures.dtype == np.float32
-
-
-def test_a_little_coco_is_what_its_own_files_say(tmp_path: Path) -> None:
-    root = make_coco(tmp_path)
-    splits = load_karpathy(root)
-    assert {name: len(split.files) for name, split in splits.items()} == {
-        "train": SPLITS["train"] + SPLITS["restval"],
-        "dev": SPLITS["val"],
-        "test": SPLITS["test"],
-    }
-    official: dict[str, list[str]] = {}
-    names = {}
-    for path in sorted((root / "annotations").iterdir()):
-        content = json.loads(path.read_text())
-        names |= {str(image["id"]): image["file_name"] for image in content["images"]}
-        for note in content["annotations"]:
-            official.setdefault(str(note["image_id"]), []).append(note["caption"])
-    for split in splits.values():
-        for row, (identity, path) in enumerate(zip(split.picture_ids, split.files, strict=True)):
-            assert path.name == names[identity] and path.parent.name in ("train2014", "val2014")
-            own = [split.captions[place] for place in np.flatnonzero(split.owner == row)]
-            assert own == official[identity][:5]
-    with Image.open(splits["train"].files[1]) as picture:
-        assert picture.mode == "L"
-    with pytest.raises(ValueError, match=r"captions_val2014.json"):
-        load_karpathy(root, root / "annotations" / "captions_val2014.json")

@@ -152,7 +152,3 @@ OTHERS = [
 def test_splits_that_do_not_belong_together_are_refused(kind, splits, named) -> None:
     with pytest.raises(ValueError, match=named):
         Dataset("small", **splits, feature_kind=kind)
-
-
-def test_the_training_split_alone_may_have_targets() -> None:
-    assert Dataset("small", **of(train={"targets": targets()}), feature_kind="grid").train.targets is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -13,9 +13,10 @@ import numpy as np
 from vsecore import scenes
 from vsecore.arguments import Count, checked
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
+from vsecore.data.feature_folder import META
 from vsecore.data.features import extract, open_precomp
-from vsecore.data.files import cache_folder, holds, write_atomically
-from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.files import cache_folder
+from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.scenes.backbones import find_backbone
@@ -113,31 +114,18 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind) -> Dataset:
             f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
         )
     splits, network = load_karpathy(root), open_backbone(name, root, features=features)
-    # Named by what they are made from: other captions or weights give other features.
+    # Named by what they are made from: other pictures, captions or weights give other features.
     sources = [
         str(root.resolve()),
         network.fingerprint(),
         *(split.fingerprint() for split in splits.values()),
+        *(str(path.stat().st_size) for split in splits.values() for path in split.files),
     ]
     key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
     folder = cache_folder("features", f"{name}-{features}-{key}")
-    # To read all pictures of COCO again takes minutes: only if some file has another size or date.
-    stamp, now = folder / "pictures.sha256", _stamp(splits)
-    if not holds(stamp, now):
+    if not (folder / META).exists():
         extract(splits, network, folder)
-        with write_atomically(stamp, "w") as file:
-            file.write(now)
     return open_precomp(folder)
-
-
-def _stamp(splits: Mapping[str, CaptionSplit]) -> str:
-    """A sha256 over the sizes and dates of all pictures."""
-    digest = hashlib.sha256()
-    for split in splits.values():
-        for path in split.files:
-            status = path.stat()
-            digest.update(f"{status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
 
 
 def _local_weights(root: Path) -> Path | None:
