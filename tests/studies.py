@@ -9,6 +9,15 @@ from vsecore.experiments.gates import measures_of
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.scales import collection_of
 
+SMALL = {  # a scale for trainings of a second
+    "dim": 8,
+    "text.encoder.word_dim": 4,
+    "text.encoder.minimum_count": 1,
+    "training.batch_size": 10,
+    "training.epochs": 2,
+    "training.learning_rate": 0.01,
+}
+SIX = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}  # not a recipe's full length
 RATES = {1e-3: 90.0, 2e-3: 100.0, 4e-3: 95.0}  # the best rsum on dev at each
 LEVEL = (60.0, 80.0, 90.0, 99.5, 100.0, 100.0)  # rsum on dev after each epoch, as shares of the best
 RIDGE = 100.0

@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from studies import study
+from studies import SMALL, study
 from vsecore import experiments, records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.cli import app
@@ -43,14 +43,6 @@ from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, get
 from vsecore.training import fit, score_split
 
-SMALL = {
-    "dim": 8,
-    "text.encoder.word_dim": 4,
-    "text.encoder.minimum_count": 1,
-    "training.batch_size": 10,
-    "training.epochs": 2,
-    "training.learning_rate": 0.01,
-}
 KINDS = ("grid", "region", "patch")
 SIMPLE = ("mean", "max", "kmax", "manual")
 DIVE = "dive_grid_gru+narrow+small_batches+whole_rate+later_hardest+whole_input"

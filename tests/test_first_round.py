@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from studies import SMALL
 from vsecore import records, scenes
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import (
@@ -29,14 +30,6 @@ from vsecore.experiments.scales import at_scale
 from vsecore.recipes import get
 from vsecore.training import fit, fit_in_rounds, score_split
 
-SMALL = {
-    "dim": 8,
-    "text.encoder.word_dim": 4,
-    "text.encoder.minimum_count": 1,
-    "training.batch_size": 10,
-    "training.epochs": 2,
-    "training.learning_rate": 0.01,
-}
 NEAR = "scenes_near_duplicates"
 
 

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from studies import LEVEL, RATES, RIDGE, ridge, study
+from studies import LEVEL, RATES, RIDGE, SIX, ridge, study
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, missing, outcomes
 from vsecore.experiments.gates import Studied, Trained, measures_of
 from vsecore.experiments.printed import printed_sums
 
-SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
 WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}
 BARELY_BETTER = {seed: rsum + (8.0, 16.0, 1.0, 18.0, 5.0)[seed] for seed, rsum in WORSE.items()}
@@ -22,8 +21,8 @@ OTHER = {"against": "without AdPool", "statement": "AdPool helps"}
 @pytest.fixture(autouse=True)
 def a_small_scale(monkeypatch):
     """Data of the name "small" have a scale of their own, and six epochs are not a recipe's full length."""
-    monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
-    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
+    monkeypatch.setitem(FAIR_SCALE, "small", SIX)
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SIX)
 
 
 def arm(values=BETTER, baseline=RIDGE, name="first", more=None, **changes):

@@ -5,20 +5,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from studies import ridge, study
+from studies import SIX, ridge, study
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment, summary
 from vsecore.experiments.missing import Survey, train_missing
 
 missing = sys.modules[train_missing.__module__]  # the package has a function of this name
-SMALL = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}
 SEEDS = {seed: {"rsum": 300.0, "i2t_map_at_r": 50.0, "t2i_map_at_r": 50.0} for seed in range(5)}
 OTHER = {"against": "without token level", "statement": "the token level helps"}
 
 
 @pytest.fixture(autouse=True)
 def a_small_scale(monkeypatch):
-    monkeypatch.setitem(FAIR_SCALE, "scenes", SMALL)
-    monkeypatch.setitem(FAIR_SCALE, "flickr8k", SMALL)
+    monkeypatch.setitem(FAIR_SCALE, "scenes", SIX)
+    monkeypatch.setitem(FAIR_SCALE, "flickr8k", SIX)
     monkeypatch.setattr(missing, "BY_WORK", {"2ad": ["2ad_parts"]})
 
 
