@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vsecore.cli.options import RecordOption, VectorsOption, open_dataset, open_for, writable_file
+from vsecore.cli.options import RecordOption, VectorsOption, open_dataset, open_for, open_run, writable_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -218,23 +218,18 @@ def _trained(
 ) -> tuple[VSE, Any, Dataset, dict[str, Any], float]:
     """Return the model of a run, its tokenizer, the data, what it is, and what its training took."""
     from vsecore import records
-    from vsecore.training import load_run
-    from vsecore.training.identity import check_features
+    from vsecore.training.identity import read_identity
 
-    trained = load_run(folder)
-    if not named and trained.data["name"] != "scenes":
-        name = trained.data["name"]
+    if not named and (name := read_identity(folder)["data"]["name"]) != "scenes":
         raise ValueError(f"{folder} was trained on {name!r}: name its features with --data")
-    recipe = trained.recipe
-    dataset = open_dataset(source, recipe.features, trained.model.view, recipe.image.boxes, test=split)
-    check_features(folder, trained.data, source, dataset)
+    trained, dataset = open_run(folder, source, split)
     if split != "testall" and dataset.fingerprint() != trained.data["fingerprint"]:
         unsure = "" in (dataset.network, trained.data.get("network", ""))
         doubt = "; unless the same network made both features, these numbers mean nothing" if unsure else ""
         note = f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}{doubt}"
         typer.echo(note, err=True)
-    if len(trained.history) < recipe.training.epochs:
-        done = f"{len(trained.history)} of {recipe.training.epochs} epochs"
+    if len(trained.history) < trained.recipe.training.epochs:
+        done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
     return trained.model, trained.tokenizer, dataset, records.member(trained), trained.timings["seconds"]
 

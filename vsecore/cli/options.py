@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
+    from vsecore.training import Run
 
 
 def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
@@ -39,16 +40,18 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
 
 def writable(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
     """Check the folder that an option or argument names, see `check_writable`."""
-    name = parameter.opts[0]
-    check_writable(name if name.startswith("-") else name.upper(), path)
+    check_writable(_called(parameter), path)
     return path
 
 
 def writable_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
     """Check the file that an option or argument names, see `check_writable`."""
-    name = parameter.opts[0]
-    check_writable(name if name.startswith("-") else name.upper(), path, folder=False)
+    check_writable(_called(parameter), path, folder=False)
     return path
+
+
+def _called(parameter: typer.CallbackParam) -> str:
+    return parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
 
 
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
@@ -139,6 +142,17 @@ def open_for(recipe: Recipe, data: str, test: str = "test") -> Dataset:
     """Open data of the kind that a recipe reads; see `open_dataset`."""
     view = recipe.view() if recipe.features == "pixels" else None
     return open_dataset(data, recipe.features, view, recipe.image.boxes, test)
+
+
+def open_run(folder: Path, data: str, test: str = "test") -> tuple[Run, Dataset]:
+    """Load a run, and open data for it; refuse features of another network than it was trained on."""
+    from vsecore.training import load_run
+    from vsecore.training.identity import check_features
+
+    run = load_run(folder)
+    dataset = open_dataset(data, run.recipe.features, run.model.view, run.recipe.image.boxes, test)
+    check_features(folder, run.data, data, dataset)
+    return run, dataset
 
 
 def spoken(metrics: dict[str, float]) -> str:

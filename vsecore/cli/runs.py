@@ -20,8 +20,8 @@ from vsecore.cli.options import (
     VectorsOption,
     Workers,
     check_writable,
-    open_dataset,
     open_for,
+    open_run,
     read_settings,
     spoken,
     writable,
@@ -195,18 +195,13 @@ def mine(
 ) -> None:
     """Find the hardest negatives of the training split, for vse train --negatives. Resumes."""
     from vsecore import mining
-    from vsecore.training import load_run
     from vsecore.training.distributed import best_device
-    from vsecore.training.identity import check_features
 
     if out.resolve() == run.resolve():
         raise ValueError(f"--out is {out}, the run's folder: it must be another one")
-    trained = load_run(run)
-    recipe = trained.recipe
-    dataset = open_dataset(data, recipe.features, trained.model.view, recipe.image.boxes)
-    check_features(run, trained.data, data, dataset)
+    trained, dataset = open_run(run, data)
     stopping.advise(lambda: "continue with the same command")
-    model, by = trained.model.to(best_device()), f"{recipe.name} {recipe.hash()}"
+    model, by = trained.model.to(best_device()), f"{trained.recipe.name} {trained.recipe.hash()}"
     found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=by)
     for name, rows, asked in (("texts", found.texts, texts), ("pictures", found.pictures, pictures)):
         if rows.shape[1] < asked:

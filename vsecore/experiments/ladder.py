@@ -3,44 +3,31 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from vsecore import records
 from vsecore.experiments.comparison import markdown_table
 from vsecore.paths import results
-from vsecore.records import Record
 
 FOLDER = results() / "ladder"
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A system of the ladder, and which records belong to it."""
-
-    title: str
-    command: str
-    name: str  # the records' name
-    members: int = 0  # how many an ensemble has
-
-
+HEADS = ("rung", "command", "seeds", "picture to text R@1/5/10", "text to picture R@1/5/10", "rsum")
 RUNGS = (
-    Rung("chance", "vse baselines", "chance"),
-    Rung("ridge regression to words", "vse baselines", "ridge"),
-    Rung("VSE++, small", "vse train vsepp_grid_gru+laptop", "vsepp_grid_gru+laptop"),
-    Rung("words in windows, InfoNCE", "vse train window_grid", "window_grid"),
-    Rung("CCA, solved in closed form", "vse baselines", "cca"),
-    Rung("CCA that sees mirror images too", "vse evaluate cca", "ensemble", 1),
-    Rung("one window and CCA without mirror images", "vse evaluate cca runs/window-0", "ensemble", 2),
-    Rung(
+    ("chance", "vse baselines", "chance", 0),
+    ("ridge regression to words", "vse baselines", "ridge", 0),
+    ("VSE++, small", "vse train vsepp_grid_gru+laptop", "vsepp_grid_gru+laptop", 0),
+    ("words in windows, InfoNCE", "vse train window_grid", "window_grid", 0),
+    ("CCA, solved in closed form", "vse baselines", "cca", 0),
+    ("CCA that sees mirror images too", "vse evaluate cca", "ensemble", 1),
+    ("one window and CCA without mirror images", "vse evaluate cca runs/window-0", "ensemble", 2),
+    (
         "three windows and CCA with mirror images",
         "vse evaluate cca runs/window-{0,1,2} --weight 3 --weight 1 --weight 1 --weight 1",
         "ensemble",
         4,
     ),
 )
-"""From the bottom up. Every command also takes `--data`, and `--vectors` if it reads words."""
+"""From the bottom up: what a rung is called, its command, the name of its records, and how many systems an
+ensemble has. Every command also takes `--data`, and `--vectors` if it reads words."""
 
 
 def table(folder: Path = FOLDER) -> str:
@@ -48,31 +35,20 @@ def table(folder: Path = FOLDER) -> str:
 
     Rungs without a record are left out.
     """
-    found = [entry for entry in records.find(folder) if entry.config.get("split", "test") == "test"]
-    heads = ("rung", "command", "seeds", "picture to text R@1/5/10", "text to picture R@1/5/10", "rsum")
     rows = []
-    for rung in RUNGS:
+    for title, command, name, members in RUNGS:
         own = [
-            entry
-            for entry in found
-            if entry.name == rung.name and len(entry.config.get("members", ())) == rung.members
+            entry.metrics
+            for entry in records.find(folder, name=name)
+            if entry.config.get("split", "test") == "test" and len(entry.config.get("members", ())) == members
         ]
-        if own:
-            ways = (_recalls(own, "i2t"), _recalls(own, "t2i"))
-            rows.append((rung.title, f"`{rung.command}`", str(len(own)), *ways, _sum(own)))
-    return markdown_table(heads, rows)
-
-
-def _recalls(entries: Sequence[Record], way: str) -> str:
-    return " / ".join(
-        f"{statistics.mean(entry.metrics[f'{way}_r{k}'] for entry in entries):.1f}" for k in (1, 5, 10)
-    )
-
-
-def _sum(entries: Sequence[Record]) -> str:
-    sums = [float(entry.metrics["rsum"]) for entry in entries]
-    spread = f" ± {statistics.stdev(sums):.1f}" if len(sums) > 1 else ""
-    return f"{statistics.mean(sums):.1f}{spread}"
+        if not own:
+            continue
+        mean = {metric: statistics.mean(metrics[metric] for metrics in own) for metric in own[0]}
+        ways = [" / ".join(f"{mean[f'{way}_r{k}']:.1f}" for k in (1, 5, 10)) for way in ("i2t", "t2i")]
+        spread = f" ± {statistics.stdev(metrics['rsum'] for metrics in own):.1f}" if len(own) > 1 else ""
+        rows.append((title, f"`{command}`", str(len(own)), *ways, f"{mean['rsum']:.1f}{spread}"))
+    return markdown_table(HEADS, rows)
 
 
 if __name__ == "__main__":
