@@ -1,7 +1,6 @@
 """Networks that have seen many pictures: their weights come from files that may be anything."""
 
 import pickle
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -11,48 +10,27 @@ import huggingface_hub
 import pytest
 import timm
 import torch
-import torchvision
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from vsecore.data import weights as weight_files
 from vsecore.data.backbones import load_backbone
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("test_resnet", "grid"),
-        ("test_vit", "patch"),
-        ("torchvision/squeezenet1_1", "grid"),
-        ("torchvision/resnet18", "grid"),
-    ],
-)
+@pytest.mark.parametrize(("name", "kind"), [("test_resnet", "grid"), ("test_vit", "patch")])
 def test_weights_of_a_local_file_are_loaded(tmp_path: Path, name: str, kind: str) -> None:
     torch.manual_seed(0)
-    is_torchvision = name.startswith("torchvision/")
-    network = (
-        torchvision.models.get_model(name[12:], weights=None) if is_torchvision else timm.create_model(name)
-    )
-    path = tmp_path / ("w.pth" if is_torchvision else "w.safetensors")
-    torch.save(network.state_dict(), path) if is_torchvision else save_file(network.state_dict(), path)
+    network, path = timm.create_model(name).eval(), tmp_path / "w.safetensors"
+    save_file(network.state_dict(), path)
     backbone = load_backbone(name, path)
     assert backbone.kind == kind and backbone.fingerprint() == load_backbone(name, path).fingerprint()
-    size = backbone.picture_size
+    size, config = backbone.picture_size, network.pretrained_cfg
     pictures = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
     with torch.no_grad():
-        seen = backbone(pictures)
-        assert seen.shape == (2, backbone.elements, backbone.feature_dim)
-        if kind == "grid":
-            network.eval()
-            mean, std = (
-                torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-            )
-            maps = (pictures / 255 - mean) / std
-            if name == "torchvision/resnet18":
-                for part in ("conv1", "bn1", "relu", "maxpool", "layer1", "layer2", "layer3", "layer4"):
-                    maps = getattr(network, part)(maps)
-                torch.testing.assert_close(seen, maps.flatten(2).mT, rtol=1e-4, atol=1e-4)
+        mean, std = (torch.tensor(config[x])[:, None, None] for x in ("mean", "std"))
+        seen, wanted = backbone(pictures), network.forward_features((pictures / 255 - mean) / std)
+    assert seen.shape == (2, backbone.elements, backbone.feature_dim)
+    if kind == "grid":
+        torch.testing.assert_close(seen, wanted.flatten(2).mT, rtol=1e-4, atol=1e-4)
 
 
 def test_a_grid_can_look_at_larger_pictures_and_patches_cannot(tmp_path: Path) -> None:
@@ -80,21 +58,6 @@ def test_a_pickle_of_the_hub_is_never_read(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(FileNotFoundError, match=r"has no open_clip_model.safetensors for test_resnet"):
         load_backbone("test_resnet")
     assert asked == ["open_clip_model.safetensors"]
-
-
-@pytest.mark.parametrize("name", ["resnet152", "vit_b_16"])
-def test_the_weights_of_torchvision_are_those_that_papers_had(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The thesis gives the accuracy of its ResNet-152, 78.31 %, which is that of the first weights."""
-
-    def fetch(name: str, url: str) -> None:
-        raise FileNotFoundError(url)
-
-    monkeypatch.setattr(weight_files, "fetch_published", fetch)
-    first = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"]
-    with pytest.raises(FileNotFoundError, match=re.escape(first.url)):
-        load_backbone(f"torchvision/{name}")
 
 
 def test_published_weights_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

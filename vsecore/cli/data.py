@@ -76,7 +76,7 @@ def data_extract(
     out: Out,
     backbone: Annotated[
         str,
-        typer.Option(help="A timm model, best with its weights (resnet152.tv_in1k), or torchvision/NAME."),
+        typer.Option(help="A timm model, best with its weights (resnet152.tv_in1k), or a detector."),
     ] = "resnet50.tv_in1k",
     weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
     captions: Captions = None,

@@ -18,7 +18,6 @@ from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
 from vsecore.typed import short
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 MOBILENET = "mobilenetv2_100_same"
 """timm's MobileNetV2 as TensorFlow runs it, with TensorFlow's padding and input from -1 to 1."""
 
@@ -168,10 +167,9 @@ def load_backbone(
     """Load a trained network that turns pictures into features.
 
     Args:
-        name: a network of timm with its weights ("resnet152.tv_in1k"; else timm chooses them), one of
-            torchvision with its first weights ("torchvision/resnet152"), a detector of torchvision
-            ("torchvision/fasterrcnn_resnet50_fpn"), or "mobilenetv2_100_same" (timm's with TensorFlow's
-            padding and input).
+        name: a network of timm with its weights ("resnet152.tv_in1k", torchvision's first ones, which papers
+            had; else timm chooses them), "mobilenetv2_100_same" (timm's with TensorFlow's padding and input),
+            or a detector of torchvision ("torchvision/fasterrcnn_resnet50_fpn").
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
         picture_size: the side of the pictures, for a detector the shorter one; None: what the network was
             trained on. A network that makes patches takes no other.
@@ -181,7 +179,7 @@ def load_backbone(
         ValueError: an unknown name, or weights that do not fit, or are known to be those of another network.
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
-    load = _load_torchvision if name.startswith("torchvision/") else _load_timm
+    load = _load_detector if name.startswith("torchvision/") else _load_timm
     return load(name, None if weights is None else Path(weights).expanduser(), picture_size, untrained)
 
 
@@ -214,54 +212,31 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
     return Backbone(name, _TimmFeatures(network), _Normalise(mean, std), size)
 
 
-def _load_torchvision(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:
-    import torchvision
+def _load_detector(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:
+    from torchvision import models
 
-    models, architecture = torchvision.models, name.removeprefix("torchvision/")
-    detects = architecture.startswith("fasterrcnn_")
-    known = (
-        models.list_models(module=models.detection, include="fasterrcnn_*")
-        if detects
-        else models.list_models(module=models)
-    )
+    architecture = name.removeprefix("torchvision/")
+    known = models.list_models(module=models.detection, include="fasterrcnn_*")
     if architecture not in known:
         raise _unknown(name, [f"torchvision/{one}" for one in known])
-    # The first ones, which papers had: later ones have the same architecture, but were trained otherwise.
     published = next(iter(models.get_model_weights(architecture)))
     if weights is None and not untrained:
         weight_files.fetch_published(name, published.url)
         network = models.get_model(architecture, weights=published)
     else:
-        network = models.get_model(
-            architecture, weights=None, **({"weights_backbone": None} if detects else {})
-        )
-        if weights is not None and not untrained:
-            weight_files.fill(network, weights, name)
-    if detects:
+        network = models.get_model(architecture, weights=None, weights_backbone=None)
         if weights is not None:
+            weight_files.fill(network, weights, name)
             _use_published_epsilon(network, architecture, weights, published.url)
-        side, longest = network.transform.min_size[0], network.transform.max_size
-        size = _checked_picture_size(name, side, picture_size, fixed=False)
-        normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
-        return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
-    is_vit = isinstance(network, models.VisionTransformer)
-    size = _checked_picture_size(name, published.transforms().crop_size[0], picture_size, is_vit)
-    normalise = _Normalise(published.transforms().mean, published.transforms().std)
-    if is_vit:
-        return Backbone(name, _TorchvisionPatches(network), normalise, size)
-    if hasattr(network, "layer4"):  # a ResNet: everything before the pooling
-        layers = [layer for part, layer in network.named_children() if part not in ("avgpool", "fc")]
-        return Backbone(name, nn.Sequential(*layers), normalise, size)
-    if hasattr(network, "features"):
-        return Backbone(name, _TorchvisionFeatures(network.features), normalise, size)
-    raise ValueError(
-        f"{name} has neither layer4 nor features, where its map would be: choose a ResNet or timm's"
-    )
+    side, longest = network.transform.min_size[0], network.transform.max_size
+    size = _checked_picture_size(name, side, picture_size, fixed=False)
+    normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
+    return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
 
 
 def _unknown(name: str, known: Sequence[str]) -> ValueError:
     near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else 'write a name of timm, or "torchvision/resnet50"'
+    hint = f"did you mean {', '.join(near)}?" if near else 'write a name of timm, such as "resnet152.tv_in1k"'
     return ValueError(f"unknown backbone {short(name)}: {hint}")
 
 
@@ -314,30 +289,6 @@ class _TimmFeatures(nn.Module):
             return seen[:, getattr(self.model, "num_prefix_tokens", 0) :]  # without class token and registers
         channels_last = seen.shape[1] != self.model.num_features  # as Swin has them
         return seen.permute(0, 3, 1, 2) if channels_last else seen
-
-
-class _TorchvisionFeatures(nn.Module):
-    def __init__(self, features: nn.Module) -> None:
-        super().__init__()
-        self.features = features
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        seen: Tensor = self.features(pictures)
-        # Swin has its channels last: the two sides of its map are the middle axes, and are equal.
-        square_in_the_middle = seen.shape[1] == seen.shape[2] != seen.shape[3]
-        return seen.permute(0, 3, 1, 2) if square_in_the_middle else seen
-
-
-class _TorchvisionPatches(nn.Module):
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        patches = self.model._process_input(pictures)  # (B, N, F)
-        token = self.model.class_token.expand(len(pictures), -1, -1)
-        seen: Tensor = self.model.encoder(torch.cat([token, patches], 1))  # (B, 1 + N, F)
-        return seen[:, 1:]
 
 
 def _as_elements(seen: Tensor) -> Tensor:
