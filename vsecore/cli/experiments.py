@@ -22,6 +22,7 @@ from vsecore.cli.options import (
     read_settings,
     spoken,
     writable,
+    writable_file,
 )
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def show(
         list[Path],
         typer.Argument(help="Folders of runs: of one system, or of two, which differ most on what is shown."),
     ],
-    out: Annotated[Path, typer.Option(help="The figure's file: .png, .svg or .pdf.")],
+    out: Annotated[Path, typer.Option(callback=writable_file, help="The figure: .png, .svg or .pdf.")],
     data: DataOption = "scenes",
     pictures: Annotated[
         Path | None,
@@ -258,7 +259,6 @@ def show(
     from vsecore.experiments import show as showing
     from vsecore.experiments.compare import Systems
 
-    check_writable("--out", out, folder=False)
     if data in WORLDS:
         drawn = scenes.pixels(split, **WORLDS[data])
     elif pictures is None:
