@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -14,10 +15,18 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from vsecore.data.files import digest_of
 from vsecore.typed import short
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that hold weights on their own: smaller ones need scales beside them."""
+KNOWN_WEIGHTS = {
+    "d6a3cf69c9cbea241eaf756056a1fe0070091b02e6916bf797dc4c3fceb3edef": "mobilenetv2_100_same",
+    "2dbe06e42e948fdbcc607a401b5e381aab39031e4dab07cbb14fb3df5f0f9a78": "tf_efficientnet_lite0",
+    "7b8b71507811380fbac4691c49fc378337a36d7a0cddb5fcb3a6e36e7089daf2": "tf_efficientnet_lite2",
+}
+"""The only network of timm that some weights belong to, by `sha256_of`. Another one ("mobilenetv2_100")
+has tensors of the same names and shapes, but pads pictures differently, so that its features are wrong."""
 
 
 def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
@@ -54,6 +63,30 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
         if not value.isfinite().all():
             raise ValueError(f"{refused} {short(tensor)} holds NaN or infinity")
     network.load_state_dict(given, strict=False)
+
+
+def refuse_other_network(path: Path, name: str) -> None:
+    """Refuse weights that are known to be those of another network of timm with the same tensors.
+
+    `KNOWN_WEIGHTS` knows some by their numbers. A file that timm published before there was a hub is known by
+    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth"). `fill` has accepted it.
+    """
+    import timm
+
+    numbers = {key: value for key, value in read(path).items() if not key.endswith("num_batches_tracked")}
+    owners, digest = {KNOWN_WEIGHTS.get(sha256_of(numbers), "")}, digest_of(path).hex()
+    for model in timm.list_pretrained():
+        address = str(getattr(timm.get_pretrained_cfg(model), "url", ""))
+        begins = re.search(r"-([0-9a-f]{8,})\.pth$", address)
+        if begins and digest.startswith(begins[1]):
+            owners.add(model.partition(".")[0])
+    owners.discard("")
+    if owners and name.partition(".")[0] not in owners:
+        right = " or ".join(sorted(owners))
+        raise ValueError(
+            f"{path} holds the weights of {right}: {name} has the same tensors, but computes something else "
+            f"with them; name {right} (--backbone)"
+        )
 
 
 def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
