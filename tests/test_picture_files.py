@@ -1,6 +1,5 @@
 """Pictures are read as people see them, and nothing but pictures is opened."""
 
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -64,17 +63,6 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     for name in ("grey.png", "grey.tif"):
         Image.fromarray(ramp).save(tmp_path / name)
         assert (np.asarray(open_picture(tmp_path / name)) == np.round(wanted)[..., None]).all()
-
-
-@pytest.mark.parametrize(("tag", "number"), [(262, 0), (258, 12)], ids=["0 is white", "12 bits"])
-def test_grey_that_would_be_seen_wrongly_is_refused(tmp_path: Path, tag: int, number: int) -> None:
-    path = tmp_path / "grey.tif"
-    Image.fromarray(np.full((8, 8), 4095, np.uint16)).save(path)
-    changed = bytearray(path.read_bytes())
-    changed[changed.index(struct.pack("<HHI", tag, 3, 1)) + 8] = number
-    path.write_bytes(changed)
-    with pytest.raises(ValueError, match=r"grey.tif cannot be read as a picture \(its grey"):
-        open_picture(path)
 
 
 def test_what_is_transparent_lies_on_white(upright: Image.Image, tmp_path: Path) -> None:

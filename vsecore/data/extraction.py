@@ -39,7 +39,6 @@ def extract(
     batch_size: int | None = None,
     device: torch.device | str | None = None,
     dtype: DType = "float16",
-    workers: int | None = None,
     skip_unreadable: bool = False,
 ) -> Path:
     """Write a folder of features from photographs. If interrupted, the same call continues where it stopped.
@@ -68,7 +67,6 @@ def extract(
             32) are fastest on a CPU, whose caches they fit.
         device: where the network runs; None: a GPU if there is one, each process its own.
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
-        workers: threads that decode; None: one for each core, at most 16.
         skip_unreadable: leave out pictures that cannot be read, with their captions. stderr and `meta.json`
             name them.
 
@@ -106,7 +104,7 @@ def extract(
         if missing is not None:
             found = device or group.device or torch.accelerator.current_accelerator(check_available=True)
             backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
-            pool = ThreadPoolExecutor(workers or min(os.cpu_count() or 1, 16))
+            pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 16))
             stack.callback(pool.shutdown, cancel_futures=True)
             for name, rows in missing.items():
                 _make_rows(extraction, name, rows, backbone, batch_size or backbone.batch_size, pool, group)

@@ -71,8 +71,8 @@ class _Opened:
     """All rows of the file."""
     repeats: int
     """How many consecutive rows are the same picture."""
-    ids: Literal["names", "counts", "none"]
-    """What its file of ids gives: names of pictures, or only 0, 1, 2, ...; "none": there is no file."""
+    names: Literal["given", "numbers", "none"]
+    """Whether its file of ids gives names, or only numbers of its lines; "none": there is no file."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
@@ -84,8 +84,8 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
     `vse data check` on it once.
 
     The file of ids has a line for each picture, or a line for each caption, which names its picture or
-    numbers the caption. No picture may be in two splits. Ids that only count 0, 1, 2, ... name no pictures,
-    so two splits may both have them.
+    numbers the caption. No picture may be in two splits. Ids that are only numbers of the file's lines name
+    no pictures, so two splits may both have them.
 
     Args:
         folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
@@ -200,9 +200,9 @@ def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
     """Refuse a picture in two splits: testing on a picture that was trained on is no test."""
     places: dict[str, _Opened] = {}
     for part in opened.values():
-        for identity in part.split.picture_ids if part.ids != "none" else ():
+        for identity in part.split.picture_ids if part.names != "none" else ():
             before = places.setdefault(identity, part)
-            if before is not part and "names" in (before.ids, part.ids):
+            if before is not part and "given" in (before.names, part.names):
                 raise ValueError(
                     f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
                     f"{part.split.name!r}, according to their files of ids: keep it in one of them"
@@ -266,8 +266,10 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         caption_ids=_lines_for(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions), "captions"),
     )
     _compare_with_meta(whole, split, theirs, meta)
-    named: Literal["names", "counts"] = "counts" if _are_counts(identities) else "names"
-    return _Opened(split, whole, repeats, named if has_ids else "none")
+    most = max(rows, len(captions))
+    numbers = all(identity.isdecimal() and int(identity) <= most for identity in identities)
+    names: Literal["given", "numbers"] = "numbers" if numbers else "given"
+    return _Opened(split, whole, repeats, names if has_ids else "none")
 
 
 def _lines_for(path: Path, count: int, things: str) -> list[str] | None:
@@ -278,14 +280,6 @@ def _lines_for(path: Path, count: int, things: str) -> list[str] | None:
     if len(lines) != count:
         raise ValueError(f"{path} has {len(lines)} lines for {count} {things}: get it again")
     return lines
-
-
-def _are_counts(identities: list[str]) -> bool:
-    """Whether ids only count pictures or captions, from 0 or 1: such ids name no picture."""
-    begin, step = identities[0], 1
-    if len(identities) > 1 and identities[1].isdecimal() and begin in ("0", "1"):
-        step = int(identities[1]) - int(begin)
-    return begin in ("0", "1") and identities == [str(int(begin) + step * n) for n in range(len(identities))]
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:

@@ -31,7 +31,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_ORIENTATION, _BITS, _WHITE = 274, 258, 262
+_ORIENTATION = 274
 
 # Damage in what a camera has noted beside the picture does not matter to whoever wants the picture.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
@@ -54,7 +54,7 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
 
     Raises:
         ValueError: the file is missing, is not a picture of these formats, is cut off, would fill the memory,
-            or holds 32-bit or float numbers, of which nothing says which is white.
+            or holds 32-bit numbers.
     """
     try:
         if not Path(path).is_file():  # a pipe would make us wait for its other end
@@ -77,9 +77,6 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
     if picture.mode in ("I", "F"):
         raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if picture.mode.startswith("I;16"):
-        tags = getattr(picture, "tag_v2", {})  # of a TIFF file
-        if tags.get(_BITS, (16,)) != (16,) or tags.get(_WHITE) == 0:
-            raise ValueError("its grey must have 8 bits, or 16 of which 0 is black")
         grey = np.asarray(picture).astype(np.uint32)  # (H, W)
         return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
     if not picture.has_transparency_data:
