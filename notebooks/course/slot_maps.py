@@ -18,7 +18,6 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from course.attention import pale
 from course.plots import COLOURS
 
 MARKS = {"pictures": "o", "captions": "^"}
@@ -26,7 +25,7 @@ MARKS = {"pictures": "o", "captions": "^"}
 
 
 def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.ndarray:
-    """Lay one colour for each slot over a pale grey picture, the more of it the larger its value.
+    """Lay one colour for each slot over a picture, which stays visible: the more, the larger its value.
 
     Args:
         pixels: the picture, uint8 (H, W, 3).
@@ -41,10 +40,9 @@ def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.nd
     grid = values.detach().float().view(1, -1, side, side)
     much = interpolate(grid, size=pixels.shape[:2], mode="bilinear")[0].clamp(0, 1).numpy()  # (K, H, W)
     paint = np.array([to_rgb(colour) for colour in colours])  # (K, 3)
-    rest = (1 - much.sum(0)).clip(0)[..., None]  # (H, W, 1)   what no slot takes stays white
-    tint = (np.einsum("khw,kc->hwc", much, paint) + rest).clip(0, 1)
-    mixed: np.ndarray = pale(pixels, 0.45) * tint
-    return mixed
+    light = 0.3 + 0.7 * pixels / 255
+    mixed: np.ndarray = light * (1 - 0.62 * much.sum(0)).clip(0)[..., None]
+    return (mixed + 0.62 * np.einsum("khw,kc->hwc", much, paint)).clip(0, 1)
 
 
 def slot_rounds(
@@ -55,8 +53,8 @@ def slot_rounds(
 ) -> Figure:
     """Draw a picture, what each slot takes of it in each round, and the caption that each slot is nearest to.
 
-    Each map is scaled to its own largest share, since a slot may have a small part of many cells. Below the
-    picture, all slots of the last round lie over it at once, with their shares as they are.
+    All maps have one scale, from no share of a cell to all of it. Below the picture, all slots of the last
+    round lie over it at once.
 
     Args:
         pixels: the picture, uint8 (H, W, 3).
@@ -79,9 +77,7 @@ def slot_rounds(
     for slot in range(slots):
         for number in range(rounds):
             axes = figure.add_subplot(grid[slot, 2 + number])
-            values = shares[number, slot : slot + 1]  # (1, N)
-            scaled = values / values.max().clamp(min=1e-9)
-            axes.imshow(painted(pixels, scaled, colours[slot : slot + 1]))
+            axes.imshow(painted(pixels, shares[number, slot : slot + 1], colours[slot : slot + 1]))
             if slot == 0:
                 axes.set_title(f"round {number + 1}", fontsize=10, loc="center")
             if number == 0:
@@ -98,51 +94,14 @@ def slot_rounds(
     return figure
 
 
-def slot_rows(pictures: Sequence[np.ndarray], maps: Mapping[str, Tensor]) -> Figure:
-    """Draw each picture with the maps of its slots, from two modules or more side by side.
-
-    The slots' numbers stand below the last row.
-
-    Args:
-        pictures: each uint8 (H, W, 3).
-        maps: name -> (B, K, N), numbers from 0 to 1 for each picture.
-    """
-    widths = [1.0]
-    for each in maps.values():
-        widths += [0.12, *[1.0] * each.shape[1]]
-    figure, grid = plt.subplots(
-        len(pictures),
-        len(widths),
-        figsize=(1.2 * sum(widths), 1.22 * len(pictures) + 0.45),
-        squeeze=False,
-        width_ratios=widths,
-    )
-    for row, pixels in enumerate(pictures):
-        grid[row, 0].imshow(pixels, interpolation="lanczos")
-        place = 1
-        for name, each in maps.items():
-            grid[row, place].set_visible(False)
-            for slot, values in enumerate(each[row]):
-                axes = grid[row, place + 1 + slot]
-                axes.imshow(painted(pixels, values[None], COLOURS[slot : slot + 1]))
-                if row == 0 and slot == 0:
-                    axes.set_title(name, fontsize=10)
-                if row == len(pictures) - 1:
-                    axes.set_xlabel(f"slot {slot + 1}", color=COLOURS[slot], fontsize=9)
-            place += 1 + each.shape[1]
-    _bare(list(grid.flat))
-    return figure
-
-
 def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: np.ndarray) -> None:
     """Draw the vectors of many sets as points: the colour is the slot, the marker the side.
 
-    A later slot has smaller markers and lies over the earlier ones, so that where the vectors of a set fall
-    on one spot, all their colours are seen as rings.
+    Thin lines join the vectors of a set.
 
     Args:
         axes: where to draw.
-        points: (n, 2).
+        points: (n, 2), the K vectors of a set one after the other.
         slots: which slot each comes from, (n,).
         of_captions: whether it belongs to a caption, (n,).
     """
@@ -150,20 +109,62 @@ def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: n
         of_side = of_captions if name == "captions" else ~of_captions
         for slot in np.unique(slots):
             here = of_side & (slots == slot)
-            axes.scatter(
-                points[here, 0],
-                points[here, 1],
-                s=4 + 52 * (1 - slot / (slots.max() + 1)) ** 2,
-                marker=marker,
-                linewidths=0,
-                color=COLOURS[slot],
-                zorder=2 + slot,
-            )
+            axes.scatter(*points[here].T, s=22, marker=marker, linewidths=0, color=COLOURS[slot], zorder=2)
+    for one in points.reshape(-1, slots.max() + 1, 2):
+        axes.plot(*np.concatenate([one, one[:1]]).T, color="0.8", linewidth=0.4, zorder=1)
     axes.set(xticks=[], yticks=[])
     axes.set_aspect("equal", adjustable="datalim")
     axes.grid(False)
-    for spine in axes.spines.values():
-        spine.set(visible=True, color="0.8")
+
+
+def band(alphas: Sequence[float], values: Sequence[float], hard: float, slots: int) -> Figure:
+    """Draw smooth-Chamfer against alpha, between Chamfer and the log of the slots' number above it."""
+    figure, axes = plt.subplots(figsize=(6.6, 3.2))
+    upper = [hard + math.log(slots) / alpha for alpha in alphas]
+    axes.fill_between(alphas, hard, upper, color="0.92", label="between Chamfer and log K / α above it")
+    axes.plot(alphas, values, color=COLOURS[0], label="smooth-Chamfer")
+    axes.axhline(hard, color=COLOURS[1], linestyle="--", label="Chamfer")
+    axes.axvline(16, color="0.5", linestyle=":")
+    axes.annotate("the paper's α", (16, max(upper)), (4, -8), textcoords="offset points", fontsize=9)
+    axes.set(xscale="log", xlabel="α", ylabel="similarity of one pair")
+    axes.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], [1, 2, 4, 8, 16, 32, 64, 128])
+    axes.minorticks_off()
+    axes.legend(fontsize=9)
+    return figure
+
+
+def one_at_a_time(
+    results: Mapping[str, Mapping[int, float]], whole: float, other: Mapping[str, float]
+) -> Figure:
+    """Draw, for the vectors of each side, the rsum with only one of them and without one of them.
+
+    Args:
+        results: what is recorded of a system of the first seed, such as "rsum_pictures_only_1".
+        whole: the rsum of all vectors.
+        other: another system's name and rsum, for a second line.
+    """
+    figure, panels = plt.subplots(1, 2, figsize=(9.2, 3), sharex=True, sharey=True)
+    rows = [(way, k) for way in ("only", "without") for k in range(1, 5)]
+    for axes, (side, key) in zip(panels, (("pictures", "pictures"), ("captions", "texts")), strict=True):
+        for place, (way, k) in enumerate(rows):
+            rsum = results[f"rsum_{key}_{way}_{k}"][0]
+            axes.plot(rsum, place, "o" if way == "only" else "s", color=COLOURS[k - 1])
+        axes.axvline(whole, color="0.3", linestyle=":", label=f"all vectors, {whole:.1f}")
+        for name, rsum in other.items():
+            axes.axvline(rsum, color=COLOURS[1], linestyle="--", label=f"{name}, {rsum:.1f}")
+        axes.set(xlabel="rsum", title=f"vectors of {side}", ylim=(len(rows) - 0.5, -0.5))
+    panels[0].set_yticks(range(len(rows)), [f"{way} {k}" for way, k in rows])
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def map_of_sets(points: np.ndarray, slots: int) -> Figure:
+    """Draw the vectors of sets in a plane, (n, 2): the first half of pictures, the second of captions."""
+    figure, axes = plt.subplots(figsize=(6.6, 4.8))
+    of_captions = np.arange(len(points)) >= len(points) // 2
+    set_points(axes, points, np.tile(np.arange(slots), len(points) // slots), of_captions)
+    slot_legend(figure, slots)
+    return figure
 
 
 def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:

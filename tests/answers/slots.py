@@ -13,14 +13,14 @@ def looped_shares(keys, queries, mask):
     return torch.stack(shared)
 
 
-def divided_later(slots, values, A, W_o):
-    return slots + (A @ (values @ W_o)) / A.sum(-1)[..., None]
-
-
-def looped_overlap(weights):
-    K = weights.shape[1]
-    pairs = [(i, j) for i in range(K) for j in range(i)]
-    return sum(torch.minimum(weights[:, i], weights[:, j]).sum(1) for i, j in pairs) / len(pairs)
+def gathered_rounds(module, local, whole, mask):
+    x = module.norm_local(local)
+    slots = torch.stack([module.start] * len(x))
+    for _ in range(module.iterations):
+        A = looped_shares(module.key(x), module.query(module.norm_slots(slots)), mask)
+        slots = slots + module.out(A @ module.value(x) / A.sum(2)[..., None])
+        slots = module.mlp(module.norm_update(slots)) + slots
+    return module.norm_global(whole).unsqueeze(1) + module.norm_last(slots)
 
 
 def looped_smooth(v, t, alpha=16.0):
@@ -42,8 +42,7 @@ def raised_gradient(c, alpha=16.0):
 
 RIGHT = {
     "14.shares": [looped_shares],
-    "14.receive": [divided_later],
-    "14.overlap": [looped_overlap],
+    "14.loop": [gathered_rounds],
     "14.smooth": [looped_smooth],
     "14.gradient": [raised_gradient],
 }

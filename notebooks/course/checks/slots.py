@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, inf, nan
 
 from course.checks.comparing import between, equals, gradient, like, passed, same, shape
-from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, explore, predict
 from course.checks.samples import normal, real
+from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import unit
 
 
@@ -70,42 +73,76 @@ SHARES = {
 }
 
 
-def receive(slots: Tensor, values: Tensor, A: Tensor, W_o: Tensor) -> Tensor:
-    weights = A / A.sum(2, keepdim=True)  # (B, K, N)
-    return slots + weights @ values @ W_o
+def loop(
+    module: Any,
+    local: Tensor,
+    whole: Tensor,
+    mask: Tensor,
+    again: bool = True,
+    mean: bool = True,
+    kept: bool = True,
+    normed: bool = True,
+) -> Tensor:
+    x = module.norm_local(local)
+    keys, values = module.key(x), module.value(x)
+    slots = module.start.expand(len(x), -1, -1)
+    query = module.query(module.norm_slots(slots) if normed else slots)
+    for _ in range(module.iterations):
+        if again:
+            query = module.query(module.norm_slots(slots) if normed else slots)
+        A = (query @ keys.mT / math.sqrt(keys.shape[-1])).softmax(1) * mask[:, None]
+        A = A / A.sum(2, keepdim=True) if mean else A
+        slots = slots + A @ values @ module.out.weight.T
+        change = module.mlp(module.norm_update(slots))
+        slots = slots + change if kept else change
+    return module.norm_last(slots) + module.norm_global(whole)[:, None]
 
 
-def shared(alike: bool = False, total: float = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Slots (2, 3, 4), values (2, 6, 5), shares (2, 3, 6), W_o (5, 4).
+def predicted(
+    answer: Callable[..., Tensor], rounds: int, local: Tensor, whole: Tensor, mask: Tensor
+) -> Tensor:
+    """The set that an answer predicts with the layers of a module of three slots, in so many rounds."""
+    torch.manual_seed(14)
+    module = SlotSetPrediction(6, slots=3, iterations=4, hidden=10).eval()
+    layers = SimpleNamespace(**dict(module.named_children()), start=module.start, iterations=rounds)
+    with torch.no_grad():
+        return answer(layers, local, whole, mask)
 
-    The shares add up to 1, with padding in the second row; or else to a total, and there is no padding.
-    """
-    slots, values, logits, W_o = normal((2, 3, 4), (2, 6, 5), (2, 3, 6), (5, 4), seed=3)
-    A = total * logits.softmax(1)
-    if total == 1:
-        A[1, :, 4:] = 0
-    return (0 * slots, torch.ones_like(values), A, W_o) if alike else (slots, values, A, W_o)
+
+def scene(
+    rounds: int = 3, counts: Sequence[int] = (5, 5), filler: float = 0.0
+) -> tuple[int, Tensor, Tensor, Tensor]:
+    """How many rounds; elements (B, 5, 6), whose padding holds a number; global features; a mask."""
+    local, whole = normal((len(counts), 5, 6), (len(counts), 6), seed=8)
+    mask = real(counts, 5)
+    return rounds, local.masked_fill(~mask[..., None], filler), whole, mask
 
 
-RECEIVE = {
-    "Return the slots after the sum, (B, K, D).": shape(),
-    "A slot takes a mean: if all values are alike, it must receive that value. Divide its shares by their "
-    "sum over the elements.": same(alike=True),
-    "What is received goes through W_o, and is added to the slots as they were.": same(),
-    no_gradient_at("A"): gradient(of=2, by=torch.square),
-    "You divided by the sum over the slots, which is already 1 for each element. Divide by the sum over the "
-    "elements.": like(
-        lambda slots, values, A, W_o: slots + A / A.sum(1, keepdim=True) @ values @ W_o, total=2
+LOOP = {
+    "Return the set, (B, K, D).": shape(),
+    "Without a single round, the set is the normalised start plus the normalised global feature, as in "
+    "equation 5.": same(rounds=0),
+    "One round: shares by equation 2, a sum by equation 3, then the MLP by equation 4.": same(rounds=1),
+    "Each round begins with the slots that the round before left.": same({"rounds": 2}, {"rounds": 4}),
+    "Padding must change nothing: hand the mask to the shares.": same(
+        counts=[5, 3, 1],
+        filler=7.0,
+        wrong=[lambda module, local, whole, mask: loop(module, local, whole, mask | True)],
     ),
-    "You added sums, not means: a slot that takes many elements would grow. First divide A by its sum over "
-    "the elements.": like(lambda slots, values, A, W_o: slots + A @ values @ W_o),
-    "The slots as they were are missing: equation 3 adds to them.": like(
-        lambda slots, *rest: receive(0 * slots, *rest)
+    "Your slots ask the same in every round: their queries must be computed anew from the slots inside the "
+    "loop.": like(partial(loop, again=False)),
+    "A slot that takes much receives much in yours. Divide its shares by their sum, as equation 3 "
+    "does.": like(partial(loop, mean=False)),
+    "Equation 4 adds the MLP's result to the slots, it does not replace them.": like(
+        partial(loop, kept=False)
     ),
-    "A second softmax makes the shares nearly equal. Divide them by their sum.": like(
-        lambda slots, values, A, W_o: slots + A.softmax(2) @ values @ W_o
+    "The slots are normalised (norm_slots) before they become queries.": like(partial(loop, normed=False)),
+    "The global feature is missing: equation 5 adds it, normalised, to every slot.": like(
+        lambda module, local, whole, mask: (
+            loop(module, local, whole, mask) - module.norm_global(whole)[:, None]
+        )
     ),
-    "Right. This is equation 3.": passed,
+    "Right. It gives what vsecore.sets.SlotSetPrediction gives.": passed,
 }
 
 BREAK = {
@@ -122,32 +159,6 @@ BREAK = {
     ),
     "Divide by all positions, not by the words alone.": like(3 / 5),
     "That is the words' part. The padding has the rest.": like(5 / 8),
-}
-
-
-def overlap(weights: Tensor) -> Tensor:
-    first, second = torch.triu_indices(weights.shape[1], weights.shape[1], 1)
-    return torch.minimum(weights[:, first], weights[:, second]).sum(2).mean(1)
-
-
-def maps(alike: bool = False, apart: bool = False) -> tuple[Tensor]:
-    """Weights (3, 4, 7), each row adding up to one."""
-    weights = (2 * normal((3, 4, 7), seed=5)[0]).softmax(2)
-    return (weights[:, :1].expand(-1, 4, -1) if alike else torch.eye(4)[None] if apart else weights,)
-
-
-def with_itself(weights: Tensor) -> Tensor:
-    return torch.minimum(weights.unsqueeze(1), weights.unsqueeze(2)).sum(3).mean((1, 2))
-
-
-OVERLAP = {
-    "Return one number for each picture, (B,).": shape(),
-    "Slots with the same weights overlap by 1: for two slots, add up the smaller of their two weights over "
-    "the elements; then take the mean over the pairs.": same(alike=True),
-    "Slots that share no element overlap by 0: a slot and itself are no pair.": same(apart=True),
-    "Each pair of different slots counts once: the mean over the K (K - 1) / 2 pairs of the sum of the "
-    "smaller weights.": same(wrong=[lambda weights: torch.minimum(weights[:, 0], weights[:, 1]).sum(1)]),
-    "You also compared each slot with itself, where the overlap is always 1.": like(with_itself),
 }
 
 
@@ -273,18 +284,6 @@ GRADIENT = {
     "Right. This is equation 8.": passed,
 }
 
-COST = {
-    "Each cosine alone takes D multiply-adds.": between(1000, inf),
-    "Every vector of one set meets every vector of the other: how many cosines are these?": equals(
-        16_384, 164
-    ),  # within 1 %: "16.4K" is right
-    "That is one vector against one.": like(1024),
-    "That is one vector against a set of four.": like(4096),
-    "Four vectors meet four: they are not added.": like(8192),
-    "A multiplication with its addition counts once.": like(32_768),
-    "Right. The paper says 16.4K.": passed,
-}
-
 EXERCISES = {
     "14.shares": code(
         "Share out the elements",
@@ -294,14 +293,12 @@ EXERCISES = {
         elements,
         instead=("scaled_dot_product_attention", "MultiheadAttention"),
     ),
-    "14.receive": code("What a slot receives", 10, RECEIVE, receive, shared),
+    "14.loop": code("The slot loop", 20, LOOP, loop, scene, caller=predicted, difficulty="hard"),
     "14.break": break_it("Break it", 8, BREAK),
-    "14.overlap": code("How far two slots overlap", 8, OVERLAP, overlap, maps),
+    "14.rivals": predict("Do rivals overlap less?", 3, "slots", "elements", "no difference"),
     "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets, gives="vsecore.similarity.smooth_chamfer"),
     "14.gradient": code(
         "The gradient by hand", 12, GRADIENT, gradient_by_hand, of_pairs, instead=("grad", "backward")
     ),
-    "14.collapse": predict("Which sets collapse?", 3, "MIL", "match probability", "smooth-Chamfer"),
-    "14.cost": compute("What a pair costs", 5, COST, difficulty="easy"),
     "14.explore": explore("Change one thing", 20, difficulty="hard"),
 }
