@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from course import plots, widgets
+from course import drawings, plots, widgets
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +28,22 @@ def test_the_shown_figure_carries_its_words(monkeypatch: pytest.MonkeyPatch) -> 
     assert shown[0]["text/plain"] == "A line that rises from left to right."
     assert shown[0]["image/png"].startswith(b"\x89PNG")
     assert not plt.fignum_exists(figure.number)
+
+
+def test_the_drawing_of_the_whole_says_which_stage_is_lit(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    monkeypatch.setattr(plots, "display", lambda data, raw: shown.append(data["text/plain"]))
+    drawings.system()
+    drawings.system("pool")
+    drawings.system(["learn", "compare"])
+    starts = (
+        "The whole system from left to right. ",
+        "with pool coloured",
+        "with compare and learn coloured",
+    )
+    assert all(start in words for start, words in zip(starts, shown, strict=True))
+    with pytest.raises(ValueError, match="'guess'"):
+        drawings.system("guess")
 
 
 def test_lines_differ_by_more_than_colour() -> None:
