@@ -299,16 +299,6 @@ def test_a_file_where_a_folder_belongs_is_told_before_any_work(
     assert file.read_text() == "here already" and list(tmp_path.iterdir()) == [file]
 
 
-def test_the_numbers_are_printed_even_if_the_record_cannot_be_written(features, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr("vsecore.records.write", full)
-    command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
-    result = CliRunner().invoke(cli.app, [str(one) for one in (*command, "--record", tmp_path / "records")])
-    assert isinstance(result.exception, OSError) and "test: picture to text" in result.output
-
-
 def start(*arguments):
     command = [sys.executable, "-m", "vsecore", *map(str, arguments)]
     pipe = subprocess.PIPE

@@ -71,7 +71,7 @@ def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
 def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ_most(
     folders, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(experiments, "open_dataset", lambda *given: DATA)
+    monkeypatch.setattr(experiments, "open_for", lambda *given: DATA)
     small = (
         "training.batch_size=10,dim=8,text.encoder.word_dim=4,text.encoder.minimum_count=1,training.epochs=1"
     )

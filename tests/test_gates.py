@@ -258,7 +258,6 @@ SAME = {"kind": "the same"}
             WORSE,
             "no difference",
         ),
-        ({}, {seed: rsum + 0.012 * 310 + 0.01 * seed for seed, rsum in WORSE.items()}, WORSE, "reproduced"),
         ({"kind": "our question", "words": ""}, BETTER, WORSE, "yes"),
         ({"kind": "our question", "words": ""}, WORSE, BETTER, "no"),
         ({"about": "first place"}, several(both_r1=around(30.0)), several(both_r1=20.0), "reproduced"),
@@ -273,7 +272,7 @@ SAME = {"kind": "the same"}
                 several(log_variance_pictures=-4.0, log_variance_texts=-6.0),
                 words,
             )
-            for wider, words in ((0.02, "reproduced"), (0.004, "no difference"), (-0.5, "contradicted"))
+            for wider, words in ((0.02, "reproduced"), (0.004, "no difference"))
         ),
         ({"about": "spread"}, BETTER, WORSE, "too small to say: measures"),
         # A twentieth is the margin of a loss.
@@ -284,16 +283,10 @@ SAME = {"kind": "the same"}
                 several(contrast_mean=2.0, contrast_end=1.0),
                 words,
             )
-            for mean, end, words in (
-                (0.04, 0.04, "reproduced"),
-                (-0.06, -0.06, "contradicted"),
-                (0.0, 0.06, "mixed"),
-            )
+            for mean, end, words in ((0.04, 0.04, "reproduced"), (0.0, 0.06, "mixed"))
         ),
         (BOUND | SAME, several(reconstruction_above_bound=around(-4.0)), None, "reproduced"),
         (BOUND | SAME, several(reconstruction_above_bound=around(-7.0)), None, "contradicted"),
-        (BOUND, several(reconstruction_above_bound=around(7.0)), None, "reproduced"),
-        (BOUND, several(reconstruction_above_bound=around(1.0)), None, "no difference"),
         (FALL | SAME, several(multiplier_left=0.0, bound_met=3.0), None, "reproduced"),
         (FALL | SAME, several(multiplier_left=around(30.0), bound_met=3.0), None, "contradicted"),
         (
@@ -302,7 +295,6 @@ SAME = {"kind": "the same"}
             None,
             "reproduced",
         ),
-        (RETURN, several(multiplier_returns=0.0, multiplier_lowest=0.0), None, "no difference"),
     ],
 )
 def test_a_claim_is_judged_by_its_own_measures_and_margin(tmp_path, claimed, claim, first, second, words):

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from vsecore.data.photographs import View
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
@@ -146,7 +145,7 @@ def experiment(
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
-        return _open(named, kind, view)
+        return _of_kind(kind, [open_dataset(source, kind, view) for source in named])
 
     found = experiments.run(
         name,
@@ -173,10 +172,9 @@ def experiment(
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
 
 
-def _open(named: list[str], kind: FeatureKind, view: View | None, boxes: bool = False) -> Dataset:
-    """Open the first data, scenes or folders, that hold features of a kind; else the first of all."""
-    every = [open_dataset(name, kind, view, boxes) for name in named]
-    return next((data for data in every if data.feature_kind == kind), every[0])
+def _of_kind(kind: FeatureKind, several: list[Dataset]) -> Dataset:
+    """Return the first data that hold features of a kind, else the first of all."""
+    return next((data for data in several if data.feature_kind == kind), several[0])
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
@@ -222,8 +220,7 @@ def compare(
     from vsecore.experiments.compare import Systems
 
     def opened(recipe: Recipe) -> Dataset:
-        view = recipe.view() if recipe.features == "pixels" else None
-        return _open(data or ["scenes"], recipe.features, view, recipe.image.boxes)
+        return _of_kind(recipe.features, [open_for(recipe, source) for source in data or ["scenes"]])
 
     folders: list[Path] = []
     for system in systems:
