@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from vsecore.data import weights as weight_files
 from vsecore.data.backbones import load_backbone
 
 

@@ -124,7 +124,7 @@ def import_regions(
 
 
 def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Sequence[_Picture]) -> None:
-    """Write some rows of a split, and finish it; refuse a picture that is not like the first one."""
+    """Write some rows of a split; refuse a picture that is not like the first one."""
     settings, rows = extraction.settings, extraction.rows(name)
     try:
         for number, row in enumerate(files.progress(missing.tolist(), desc=name, unit="picture"), start=1):
@@ -145,7 +145,6 @@ def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Seq
                 rows.mark()
     finally:
         rows.mark()
-    rows.finish()
 
 
 def _find(

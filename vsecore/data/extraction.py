@@ -140,7 +140,7 @@ def _make_rows(
     pool: ThreadPoolExecutor,
     group: ProcessGroup,
 ) -> None:
-    """Make this process's share of the missing rows of a split; the first process then finishes it."""
+    """Make this process's share of the missing rows of a split."""
     rows, pictures = extraction.rows(name), extraction.caption_splits[name].files
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
@@ -165,7 +165,7 @@ def _make_rows(
             bar.update(len(paths))
     group.wait()
     if group.is_first:
-        rows.finish()
+        rows.check()
 
 
 def _decoded_ahead(

@@ -1,8 +1,7 @@
 """A folder of features while it is being made, and what its `meta.json` says when it is whole.
 
-Rows go into a hidden file as they are made (see `feature_rows`); it takes its real name when its split is
-complete, and `meta.json`, which says how the features were made, is written last. A folder with a `meta.json`
-is whole.
+Rows are written as they are made (see `feature_rows`). `meta.json`, which says how the features were made, is
+written last: a folder that has one is whole.
 """
 
 import contextlib
@@ -127,7 +126,7 @@ def find_damage(folder: Path) -> dict[str, str]:
     problems: dict[str, str] = {}
     for name in settings.pictures:
         rows = settings.rows(folder, name)
-        for path, start in rows.damaged(digests) if rows.are_whole else [(rows.finished, None)]:
+        for path, start in rows.damaged(digests) if rows.fit else [(rows.path, None)]:
             place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
             problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
     return problems
@@ -187,10 +186,11 @@ class Extraction:
             for path, text in self._texts(name).items():
                 self._write(path, text)
             digests |= self.rows(name).digests()
-            self.rows(name).made.unlink(missing_ok=True)
         self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
         self._write(self.folder / META, self.settings.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
+        for name in self.caption_splits:
+            self.rows(name).made.unlink(missing_ok=True)
 
     def rows(self, name: str) -> FeatureRows:
         """Return the rows of one split."""
@@ -205,7 +205,7 @@ class Extraction:
         before = read_settings(self.folder)
         if before is None:
             for name in self.caption_splits:
-                for path in (self.rows(name).finished, *self._texts(name)):
+                for path in (self.rows(name).path, *self._texts(name)):
                     if path.exists():
                         raise ValueError(
                             f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
@@ -218,24 +218,23 @@ class Extraction:
                         f"{self.folder} holds features made with other settings: {setting} was {short(was)} "
                         f"and is now {short(now)}; name another folder, or empty this one"
                     )
-        digests = _read_digests(self.folder) if (self.folder / META).exists() else {}
+        digests = _read_digests(self.folder) if (self.folder / META).exists() else None
         return {name: self.rows(name).missing(digests) for name in self.caption_splits}
 
     def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
         return (
             not (self.folder / UNFINISHED).exists()
             and read_settings(self.folder) == self.settings
-            and not any(rows.any() or not self.rows(name).are_whole for name, rows in missing.items())
+            and not any(rows.any() for rows in missing.values())
             and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
         )
 
     def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Mark the folder as unfinished, and begin the splits that are not whole; return their rows."""
-        begun = {name: rows for name, rows in missing.items() if rows.any() or not self.rows(name).are_whole}
-        for name, rows in begun.items():
-            if self.rows(name).finished.exists():
-                pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
-                print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
+        """Mark the folder as unfinished, and begin the splits that lack rows; return those."""
+        begun = {name: rows for name, rows in missing.items() if rows.any()}
+        for name, rows in begun.items() if (self.folder / META).exists() else ():
+            pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
+            print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
         wanted = sum(self.rows(name).bytes_missing(rows) for name, rows in begun.items())
         free = shutil.disk_usage(self.folder).free
         if wanted > free:
@@ -243,10 +242,12 @@ class Extraction:
                 f"{self.folder} needs {wanted / 1e6:,.1f} MB more, but its disk has {free / 1e6:,.1f} MB "
                 "left: make room, or name a folder on another disk"
             )
+        for name, rows in missing.items():
+            self.rows(name).note_missing(rows)
         self._write(self.folder / UNFINISHED, self.settings.as_json())
         (self.folder / META).unlink(missing_ok=True)
-        for name, rows in begun.items():
-            self.rows(name).begin(rows)
+        for name in begun:
+            self.rows(name).begin()
         return begun
 
     def _write(self, path: Path, text: str) -> None:

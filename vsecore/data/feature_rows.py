@@ -1,7 +1,7 @@
 """The rows of one split in a folder of features, written in any order, also by several processes at once.
 
-Until all rows of a split are there, its files are hidden, and `{split}_made.npy` says which rows are there.
-Once the split is whole, each `BLOCK` rows have a digest in `checksums.json`, so that damage is noticed.
+While a folder is unfinished, `{split}_made.npy` says which rows are there. Once it is whole, each `BLOCK`
+rows have a digest in `checksums.json`, so that damage is noticed.
 """
 
 import hashlib
@@ -33,30 +33,34 @@ class FeatureRows:
         self, folder: Path, name: str, shape: tuple[int, int, int], dtype: str, boxes: bool = False
     ) -> None:
         self.count = shape[0]
-        self.finished = folder / f"{name}_ims.npy"
+        self.path = folder / f"{name}_ims.npy"
         self.made = folder / f"{name}_made.npy"
-        self._arrays = {self.finished: (np.dtype(dtype), shape)}
+        self._arrays = {self.path: (np.dtype(dtype), shape)}
         if boxes:
             self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
         self._unmarked: list[tuple[int, int]] = []
 
     @property
-    def are_whole(self) -> bool:
-        """Whether the files have their real names, shapes and sizes."""
+    def fit(self) -> bool:
+        """Whether the files have their shapes and sizes."""
         return all(map(self._fits, self._arrays))
 
-    def missing(self, digests: Mapping[str, list[str]]) -> np.ndarray:
-        """Return which rows must be made, (n,) bool; `digests` is what `checksums.json` says."""
+    def missing(self, digests: Mapping[str, list[str]] | None) -> np.ndarray:
+        """Return which rows must be made, (n,) bool.
+
+        `digests` is what `checksums.json` of a finished folder says; None: the folder is unfinished.
+        """
+        if not self.fit:
+            return np.ones(self.count, bool)
+        if digests is None:
+            return ~self._read_made()
         missing = np.zeros(self.count, bool)
-        if self.are_whole:
-            for _, start in self.damaged(digests):
-                missing[start : start + BLOCK] = True
-            return missing
-        begun = all(self._fits(path) or self._fits(_hidden(path)) for path in self._arrays)
-        return ~self._read_made() if begun else ~missing
+        for _, start in self.damaged(digests):
+            missing[start : start + BLOCK] = True
+        return missing
 
     def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
-        """Yield the file and the first row of each block of a finished split that is not what was written."""
+        """Yield the file and the first row of each block that is not what was written."""
         for path in self._arrays:
             known = digests.get(path.name)
             for block, digest in enumerate(self._digests(path) if known else ()):
@@ -64,7 +68,7 @@ class FeatureRows:
                     yield path, block * BLOCK
 
     def digests(self) -> dict[str, list[str]]:
-        """Return the digest of each block of each file of a finished split."""
+        """Return the digest of each block of each file."""
         return {path.name: list(self._digests(path)) for path in self._arrays}
 
     def bytes_missing(self, missing: np.ndarray) -> int:
@@ -72,21 +76,17 @@ class FeatureRows:
         row = sum(dtype.itemsize * int(np.prod(shape[1:])) for dtype, shape in self._arrays.values())
         return row * int(missing.sum()) + self.count
 
-    def begin(self, missing: np.ndarray) -> None:
-        """Hide the files until they are whole again, and forget the rows that are missing.
-
-        A process that has a finished file mapped sees rows change when they are made again; but to copy 30 GB
-        for the sake of one row would be worse.
-        """
-        for path, (dtype, shape) in self._arrays.items():
-            if path.exists():
-                path.replace(_hidden(path))
-            if not self._fits(_hidden(path)):
-                missing = np.ones(self.count, bool)
-                _hidden(path).unlink(missing_ok=True)  # it may be a link or a pipe
-                np.lib.format.open_memmap(_hidden(path), "w+", dtype, shape)
+    def note_missing(self, missing: np.ndarray) -> None:
+        """Write down which rows are missing, before the folder counts as unfinished."""
         with files.write_atomically(self.made) as file:
             np.save(file, ~missing)
+
+    def begin(self) -> None:
+        """Make the files that are not there, or have other shapes."""
+        for path, (dtype, shape) in self._arrays.items():
+            if not self._fits(path):
+                path.unlink(missing_ok=True)  # it may be a link or a pipe
+                np.lib.format.open_memmap(path, "w+", dtype, shape)
 
     def write(self, start: int, arrays: Sequence[np.ndarray]) -> None:
         """Write some rows. They count as made after `mark`. Several processes may write, each its own rows.
@@ -96,37 +96,29 @@ class FeatureRows:
             arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
         """
         for path, rows in zip(self._arrays, arrays, strict=True):
-            _overwrite(_hidden(path), start, self.count, rows)
+            _overwrite(path, start, self.count, rows)
         self._unmarked.append((start, len(arrays[0])))
 
     def mark(self) -> None:
         """Mark what was written as made, after it has reached the disk."""
         if self._unmarked:
-            _flush(*map(_hidden, self._arrays))
+            _flush(*self._arrays)
         for start, count in self._unmarked:
             _overwrite(self.made, start, self.count, np.ones(count, bool))
         self._unmarked.clear()
 
-    def finish(self) -> None:
-        """Give the files their real names, once everything is on the disk; the features get theirs last.
-
-        Raises:
-            OSError: a row is not there: a network disk may lose what other processes write.
-        """
+    def check(self) -> None:
+        """Raise an OSError if a row is not there: a network disk may lose what other processes write."""
         if not self._read_made().all():
-            raise OSError(f"{self.finished} lacks rows that were written: run the same extraction again")
-        _flush(*map(_hidden, self._arrays), self.made)
-        for path in reversed(self._arrays):
-            _hidden(path).replace(path)
+            raise OSError(f"{self.path} lacks rows that were written: run the same extraction again")
 
     def _fits(self, path: Path) -> bool:
-        """Whether a file, hidden or not, has the right shape, type and size."""
-        wanted = self._arrays[path.with_name(path.name.removeprefix(".").removesuffix(".part"))]
+        """Whether a file has the right shape, type and size."""
         try:
             found = MappedPictures(path)
         except (ValueError, OSError):
             return False
-        return (found.dtype, found.shape) == wanted
+        return (found.dtype, found.shape) == self._arrays[path]
 
     def _read_made(self) -> np.ndarray:
         """Return which rows are there, (n,) bool; none if the file that says so is damaged."""
@@ -169,11 +161,6 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.n
             f'features of {names[bad]} are not finite in {dtype}: set dtype="float32", or use other weights'
         )
     return stored
-
-
-def _hidden(path: Path) -> Path:
-    """Return what a file is called until it is whole."""
-    return path.with_name(f".{path.name}.part")
 
 
 def _overwrite(path: Path, start: int, count: int, rows: np.ndarray) -> None:
