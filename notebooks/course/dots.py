@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,13 +26,16 @@ AXES = {
 }
 
 
-def compared(found: Mapping[str, Studied], data: str, oracle: float | None) -> Figure:
+def compared(
+    found: Mapping[str, Studied], data: str, oracle: float | None = None, ridge: bool = True
+) -> Figure:
     """Draw the arms of an experiment, the one with the highest mean rsum first.
 
     Args:
         found: what is recorded of each arm, at least one.
         data: the name of the data, which decides what is measured.
-        oracle: the rsum of the oracle; None: the truth of these data is not known.
+        oracle: the rsum of the oracle; None: without it.
+        ridge: whether to draw each row's ridge regression.
     """
     order = by_rsum(found)
     drawn = [
@@ -49,7 +55,7 @@ def compared(found: Mapping[str, Studied], data: str, oracle: float | None) -> F
     first = grid[0, 0]
     first.set_yticks(range(len(order)), [textwrap.fill(arm, 24) for arm in order])
     first.set_ylim(len(order) - 0.5, -0.5)  # the best on top
-    _references(first, [found[arm].baseline.get("rsum") for arm in order], oracle)
+    _references(first, [found[arm].baseline.get("rsum") if ridge else None for arm in order], oracle)
     figure.legend(*first.get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=9)
     return figure
 
@@ -59,10 +65,26 @@ def by_rsum(found: Mapping[str, Studied]) -> list[str]:
     return sorted(found, key=lambda arm: -found[arm].rsum)
 
 
-def words_for(found: Mapping[str, Studied], data: str, oracle: float | None) -> str:
+def gap(ours: Studied, theirs: Studied, measure: str = "rsum") -> tuple[float, float, float]:
+    """The mean difference of two arms over the seeds that they share, and its 95 % interval."""
+    first, second = ours.results[measure], theirs.results[measure]
+    apart = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    return statistics.mean(apart), *interval(apart)
+
+
+def by_epoch(arm: Studied, measure: str) -> np.ndarray:
+    """What is recorded after each epoch, (seeds, epochs), such as "dev_rsum"."""
+    epochs = itertools.takewhile(arm.results.__contains__, (f"{measure}_{n}" for n in itertools.count(1)))
+    columns = [arm.results[name] for name in epochs]
+    return np.array([[column[seed] for column in columns] for seed in sorted(arm.seeds)])
+
+
+def words_for(
+    found: Mapping[str, Studied], data: str, oracle: float | None = None, ridge: bool = True
+) -> str:
     """What the figure shows, for a reader who cannot see it."""
     arms = [f"{arm} {found[arm].rsum:.1f} ({seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
-    baselines = sorted({arm.baseline["rsum"] for arm in found.values() if arm.baseline})
+    baselines = sorted({arm.baseline["rsum"] for arm in found.values() if ridge and arm.baseline})
     lines = [
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",
         f"Mean rsum: {', '.join(arms)}.",

@@ -622,7 +622,7 @@ lesson.finding("the error is larger for captions", for_captions > for_pictures +
 # %% [markdown]
 # By that measure the error is larger when captions ask.
 #
-# What helps is *re-ranking*, as in [Ensembles and speed](12_ensembles_and_speed.ipynb): the codes propose more pictures than are wanted, and the
+# What helps is *re-ranking*, as in [Full scale](18_full_scale.ipynb): the codes propose more pictures than are wanted, and the
 # exact vectors of these few, read from the disk, decide.
 
 # %%

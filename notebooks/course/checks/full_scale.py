@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity, normalize
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
+from course.checks.samples import normal
+from vsecore.similarity import unit
 
 PICTURES, ALL = 113_287, 123_287  # COCO's, of the training split and of all three
 GIGABYTES = ALL * 36 * 2048 * 2 / 1e9
@@ -319,6 +322,53 @@ GATHER = {
     "Right. This is the backward pass of the package's `gather`.": passed,
 }
 
+
+def closely(elements: Tensor, words: Tensor) -> Tensor:
+    """The notebook's cross-attention: (n, N, D) and (L, D) make (n,)."""
+    v, t = unit(elements), unit(words)
+    affinity = (t @ v.mT).clamp(min=0)  # (n, L, N)
+    share = (9.0 * normalize(affinity, dim=1)).softmax(-1)  # (n, L, N)
+    return cosine_similarity(share @ v, t, dim=-1).mean(-1)
+
+
+def rerank(quick: Tensor, elements: Tensor, words: Tensor, k: int) -> Tensor:
+    candidates = quick.topk(k).indices  # (k,)
+    return candidates[closely(elements[candidates], words).argsort(descending=True)]
+
+
+def query(seed: int = 1, k: int = 4) -> tuple[Tensor, Tensor, Tensor, int]:
+    """A query's quick similarities (9,), the pictures' elements (9, 4, 6), its words (3, 6), and k."""
+    return *normal((9,), (9, 4, 6), (3, 6), seed=seed), k  # type: ignore[return-value]
+
+
+def rows_found(made: Any) -> list[int]:
+    return [int(row) for row in made]
+
+
+RERANK = {
+    "Return k row numbers.": same(by=len, wrong=[lambda quick, *rest: quick.argsort(descending=True)]),
+    "The candidates are the pictures with the highest `quick`, as row numbers of all pictures.": same(
+        by=lambda made: sorted(rows_found(made)), wrong=[lambda quick, *rest: (-quick).topk(rest[-1]).indices]
+    ),
+    "The candidates are right. Now order them by cross-attention, the highest score first.": same(
+        by=rows_found,
+        wrong=[lambda quick, *rest: quick.topk(rest[-1]).indices, lambda *given: rerank(*given).flip(0)],
+    ),
+    "It must be right for every k, from 1 to as many as there are pictures.": same(
+        *({"seed": seed, "k": k} for seed, k in ((2, 1), (3, 9), (4, 5))), by=rows_found
+    ),
+    "Those are places among the candidates: use them to look up the candidates' row numbers.": like(
+        lambda quick, elements, words, k: closely(elements[quick.topk(k).indices], words).argsort(
+            descending=True
+        ),
+        by=rows_found,
+    ),
+    "Those are the best of all pictures by cross-attention. Choose the candidates by `quick`.": like(
+        lambda quick, elements, words, k: closely(elements, words).topk(k).indices, by=rows_found
+    ),
+    "Right. Cross-attention looks at k pictures only, however many there are.": passed,
+}
+
 EXERCISES = {
     "18.bytes": compute("What the features take", 5, BYTES, difficulty="easy"),
     "18.steps": compute("How many steps", 5, COUNT, difficulty="easy"),
@@ -330,5 +380,6 @@ EXERCISES = {
         "A large batch, part by part", 20, CACHE, cached_step, parts, difficulty="hard", caller=learned
     ),
     "18.gather": code("The way back of a gather", 8, GATHER, returned, arrived),
+    "18.rerank": code("Find fast, then look closely", 12, RERANK, rerank, query),
     "18.explore": explore("Change one thing", 15),
 }

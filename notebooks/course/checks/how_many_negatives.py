@@ -153,5 +153,5 @@ EXERCISES = {
     "11.rule": code("The K rule", 10, RULE, adopt_k, alike),
     "11.fall": predict("The schedule", 2, "at once", "evenly", "later", "hardly"),
     "11.break": break_it("The pair as its own negative", 5, BREAK, difficulty="easy"),
-    "11.explore": explore("Your own ablation", 20),
+    "11.explore": explore("How many from the start?", 20),
 }

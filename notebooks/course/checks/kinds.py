@@ -23,7 +23,7 @@ and a table of the texts that learners get, each with the check that decides whe
         "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements, gives="vsecore.pooling.KMaxPool"),
         "10.break": break_it("Break it", 8, BREAK),
         "10.double": predict("Every cell twice", 3, "mean", "5-max", "AdPool", "GPO"),
-        "10.explore": explore("What moves the balance", 20),
+        "10.explore": explore("A balance by hand", 20),
     }
 
 `code`, `compute`, `break_it`, `predict` and `explore` make exercises of the five kinds. The checks are in

@@ -270,5 +270,5 @@ EXERCISES = {
     ),
     "10.balance": code("The embedding level and the balance", 12, BALANCE, adpool, levels),
     "10.break": break_it("Break it", 8, BREAK),
-    "10.explore": explore("What moves the balance", 20, difficulty="hard"),
+    "10.explore": explore("A balance by hand", 20),
 }
