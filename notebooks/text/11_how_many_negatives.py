@@ -571,23 +571,15 @@ arms |= {"max violation": "max violation", "all 127 always": "always 127"}
 sums = {name: dots.by_epoch(long[arm], "dev_rsum") for name, arm in arms.items()}
 k = dots.by_epoch(long["AdOpt, released"], "negatives_released").mean(0)  # (epochs,)
 flat = [1] * 15  # epochs
-steps = {
-    "hardest triplet": flat,
-    "max violation": [127, *flat[1:]],
-    "all 127 always": [127] * 15,
-}
+ks = {"hardest triplet": flat, "max violation": [127, *flat[1:]], "all 127 always": [127] * 15}
 plots.show(
-    draw.whole_training({"AdOpt": k} | steps, sums, 127),
+    draw.whole_training({"AdOpt": k} | ks, sums, 127),
     alt="Left, how many negatives count by the epoch, on a logarithmic axis: AdOpt 28 on average in the first epoch and nearly 1 from the second on, the hardest triplet always 1, "
     "max violation 127 and then 1, and a line at 127. Right, rsum by the epoch: the hardest triplet climbs slowly for eight epochs, the others are up after two.",
 )
-first = {name: one[:, 0].mean() for name, one in sums.items()}
-lesson.finding(
-    "500 against 41", 495 < first["AdOpt"] < 505 and 35 < first["hardest triplet"] < 47
-)
-lesson.finding(
-    "all are ahead early", min(sums["all 127 always"][:, 0] - sums["AdOpt"][:, 0]) > 0
-)
+first = {name: round(one[:, 0].mean()) for name, one in sums.items()}
+lesson.finding("500 against 41", (first["AdOpt"], first["hardest triplet"]) == (500, 41))
+lesson.finding("all are ahead early", first["all 127 always"] > first["AdOpt"] + 8)
 lesson.finding("K is 28, then below 2", 25 < k[0] < 31 and k[1] < 2)
 
 # %% [markdown]
@@ -626,6 +618,12 @@ lesson.finding("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **What it means.** One negative is too few early on. A schedule is one cure; keeping all negatives and letting a low temperature choose
 # is another, and just as good here. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
+# Here is 2AD, AdPool and AdOpt together, on the course's scoreboard. Its rows are trained on regions, so they differ from the figure above.
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
+course.scoreboard("11")
+
+# %% [markdown]
 # ## Paper, notebook, package
 #
 # | paper | in this notebook | in the package |
