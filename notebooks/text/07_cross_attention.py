@@ -812,6 +812,6 @@ check("07.explore", (your_expectation, your_finding))
 #
 # ## Where to read on
 #
-# - [Ensembles and speed](12_ensembles_and_speed.ipynb) spends cross-attention on a few candidates only.
+# - [Full scale](18_full_scale.ipynb) spends cross-attention on a few candidates only.
 # - Regions and words were first aligned like this, without attention, by {cite}`karpathy2015alignments`.
 # - What attention maps do and do not explain: {cite}`jain2019attention`.
