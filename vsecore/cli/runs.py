@@ -233,9 +233,11 @@ def plan(
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(read_settings(settings))
-    if data in PICTURES and chosen.features == "pixels":
-        raise ValueError(f"--data is {data}, and recipe {recipe} reads pixels: name a folder of photographs")
-    shape = Shape.of(data, chosen.features) if data in PICTURES else None
+    shape = None
+    if data in PICTURES:
+        if chosen.features == "pixels":
+            raise ValueError(f"--data is {data}, and {recipe} reads pixels: name a folder of photographs")
+        shape = Shape.of(data, chosen.features)
     dataset = open_for(chosen, data) if shape is None else rehearsal(shape)
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")

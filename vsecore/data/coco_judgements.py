@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
+
+from vsecore.arguments import checked
 
 Benchmark = Literal["coco", "cxc", "eccv"]
 Lists = dict[int, list[int]]
@@ -41,6 +43,7 @@ def split_ids() -> SplitIds:
     return SplitIds(np.array(list(rows)), captions, np.array([rows[picture] for picture in owners]))
 
 
+@checked
 def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
     """Return the items that a benchmark counts as right.
 
@@ -57,8 +60,6 @@ def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
 
     Source: Lin et al. 2014; Parekh et al. 2021; Chun et al. 2022.
     """
-    if benchmark not in get_args(Benchmark):
-        raise ValueError(f"benchmark is {benchmark!r}: wanted one of {', '.join(get_args(Benchmark))}")
     lists = getattr(_package(), f"{benchmark}_gts")
     return lists["i2t"], lists["t2i"]
 

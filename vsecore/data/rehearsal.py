@@ -9,10 +9,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
+from vsecore.arguments import checked
 from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS
 from vsecore.data.feature_folder import META
 from vsecore.data.features import BLOCK, open_precomp, write_split
@@ -52,13 +54,14 @@ class Shape:
     """F, the width of an element."""
 
     @classmethod
-    def of(cls, collection: Collection, kind: FeatureKind = "region", share: float = 1.0) -> "Shape":
+    @checked
+    def of(
+        cls,
+        collection: Collection,
+        kind: Literal["region", "grid", "patch"] = "region",
+        share: Annotated[float, Field(gt=0, le=1)] = 1.0,
+    ) -> "Shape":
         """Return the shape of a known collection, or of a share of its pictures."""
-        if collection not in PICTURES or kind not in ELEMENTS or not 0 < share <= 1:
-            raise ValueError(
-                f"collection is {collection!r}, kind {kind!r} and share {share}: wanted one of "
-                f"{', '.join(PICTURES)}, one of {', '.join(ELEMENTS)}, and a share above 0 and at most 1"
-            )
         counts = {name: max(1, round(share * count)) for name, count in PICTURES[collection].items()}
         return cls(counts, kind, *ELEMENTS[kind])
 
