@@ -106,7 +106,7 @@ def record_of(
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])
     metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
     metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
-    pool, pairs = f"{len(test)} test pictures", [scores for part in parts for scores in part.pairs]
+    pool, pairs = f"{len(test)} test pictures", [found for part in parts for found in part.pairs]
     if pairs:
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), sideways_captions())
         pool += f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
