@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from safetensors.torch import load_file, save
 
+from course.lesson import Lesson
 from vsecore import records, scenes
 from vsecore.data.files import write_atomically
 from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.paths import assets, results
 from vsecore.recipes import get
@@ -43,6 +45,14 @@ def first_engine() -> tuple[VSE, Vocabulary]:
     model = FIRST_RECIPE.build(WIDTH, vocabulary)
     model.load_state_dict(load_file(WEIGHTS))
     return model.eval(), vocabulary
+
+
+def opened(lesson: Lesson) -> tuple[VSE, Tokenizer]:
+    """The network for a notebook's first search: of photographs there is none yet, so it is trained."""
+    if lesson.data == "scenes":
+        return first_engine()
+    run = lesson.trained(FIRST_RECIPE, lesson.dataset("grid"))
+    return run.model, run.tokenizer
 
 
 def make() -> None:

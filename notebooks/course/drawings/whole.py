@@ -40,7 +40,7 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
     """Show the whole system as a small drawing, with the stages of this notebook coloured.
 
     Args:
-        lit: a stage or several of "encode", "pool", "compare" and "learn"; all of them where nothing is given.
+        lit: a stage or several of "encode", "pool", "compare" and "learn"; all of them if it is not given.
 
     Raises:
         ValueError: there is no such stage.

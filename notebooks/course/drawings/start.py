@@ -1,0 +1,40 @@
+"""The figures of notebook 00: what a search found, and the loss while the network trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course import plots
+from course.lesson import Lesson
+
+
+def found(lesson: Lesson, sentence: str, rows: Sequence[int]) -> None:
+    """Show the test pictures in these rows, those framed that the sentence describes."""
+    truth, heading = lesson.true_of(sentence, "test")
+    marked = None if truth is None else [truth[row] for row in rows]
+    if truth is not None and marked is not None:
+        heading = f": {sum(marked)} of these {len(rows)} are right ({sum(truth)} of all {len(truth):,} are)"
+    figure = plots.picture_row(
+        lesson.pictures("test", rows),
+        [str(rank) for rank in range(1, len(rows) + 1)],
+        marked=marked,
+        heading=sentence + heading,
+    )
+    words = f"The five pictures found for: {sentence}. A frame and a tick mark those that show what it says."
+    plots.show(figure, alt=words)
+
+
+def loss_curve(losses: Sequence[float], window: int = 10) -> None:
+    """Draw the loss of each step, and its mean over the last steps."""
+    figure, axes = plt.subplots(figsize=(5.6, 2.8))
+    axes.plot(losses, color="0.75", linewidth=0.8, label="each batch")
+    window = min(window, len(losses))
+    smooth = np.convolve(losses, np.ones(window) / window, mode="valid")
+    axes.plot(np.arange(window - 1, len(losses)), smooth, label=f"mean of {window} batches")
+    axes.set(xlabel="step", ylabel="loss (InfoNCE)", ylim=(0, None))
+    axes.legend()
+    words = "The loss over the steps of the training: it falls steeply at first, then more and more slowly."
+    plots.show(figure, alt=words)
