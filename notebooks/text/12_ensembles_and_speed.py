@@ -44,6 +44,7 @@ import course
 from course import dots, plots
 from course.checks import check, exercise
 from course.drawings import ensembles as draw
+from course.drawings import system
 from vsecore import experiments
 from vsecore.evaluation import ensemble, evaluate
 from vsecore.recipes import get
@@ -52,6 +53,9 @@ from vsecore.training import encode, fit
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
+
+# %% tags=["hide-input"]
+system("compare")
 
 # %% [markdown]
 # ## Three systems, one answer
