@@ -56,7 +56,7 @@ def stepping(x: Any, h: Any, W: Any, U: Any, w: Any, u: Any) -> Any:
         (InAClass, "10.kmax", "KMaxPool"),
         (POOL, "10.kmax", "KMaxPool"),
         (KMaxPool, "10.kmax", "KMaxPool"),
-        (attending, "02.attention", "scaled_dot_product_attention"),
+        (attending, "05.attention", "scaled_dot_product_attention"),
         (stepping, "02.gru", "GRUCell"),
     ],
 )

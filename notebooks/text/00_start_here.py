@@ -133,8 +133,8 @@ Markdown("\n".join(f"- **{name}**: {', '.join(several)}" for name, several in li
 # 3. we compare the two **by the angle between them**. Both networks learn to make the *cosine* of that angle large when the sentence
 #    belongs to the picture.
 #
-# Here is the whole system. The two networks *encode* a picture and a caption into elements, for example one vector for each word, and
-# *pool* these elements into a single vector. *Comparing* every picture with every caption gives a matrix of scores. A *loss* says how far
+# Here is the whole system. The two networks *encode* a picture and a sentence into several vectors each, for example one for each word,
+# and *pool* these into a single vector. *Comparing* every picture with every sentence gives a matrix of scores. A *loss* says how far
 # these scores are from what they should be, and the networks *learn* by making it smaller. Each notebook of this course shows this drawing
 # with its own part coloured.
 
@@ -356,7 +356,7 @@ check("00.break", your_recall)
 # :class: dropdown
 #
 # Only the five captions of that one picture find their own. In the experiment, picture 7 is first for the captions whose vectors make an
-# acute angle with its vector. For the others the dot product with that vector is negative, and the factor of 1,000 makes it smaller than
+# acute angle with its vector. For the others the dot product with that vector is below zero, and the factor of 1,000 makes it smaller than
 # all other dot products, so picture 7 comes last for them. Length alone cannot win every query.
 # ````
 #

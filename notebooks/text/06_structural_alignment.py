@@ -18,7 +18,7 @@
 # {cite}`yan2019relational`; see what they learn; and say whether they help retrieval.
 #
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb), and attention from
-# [Encoders: what the vectors see](02_encoders.ipynb).
+# [Relations](05_relations.ipynb).
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take about an hour and a quarter.
 #

@@ -467,7 +467,7 @@ torch.testing.assert_close((6 * quick).logsumexp(0) / 6, t2i)
 # ## The bill
 #
 # Two towers compare one vector with one vector. DivE {cite}`kim2023dive` compares a set of four with a set of four. SCAN compares $L$
-# words with $N$ boxes. Here is the bill at about the sizes of SCAN's paper: the multiply-adds of *one* pair, and the numbers that an index
+# words with $N$ boxes. Here is the bill at about the sizes of SCAN's paper: the *multiply-adds* of *one* pair, and the numbers that an index
 # keeps for a picture. The last way also keeps the Gram matrix.
 
 # %%

@@ -17,7 +17,7 @@
 # **You will be able to** write slot attention and the smooth-Chamfer similarity, show what each slot of a picture looks at, and say whether
 # sets find more than one vector does.
 #
-# **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb), [Learning to rank](04_learning_to_rank.ipynb) and
+# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb), [Relations](05_relations.ipynb) and
 # [Sets: more than one vector](13_sets.ipynb).
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a half.
@@ -149,7 +149,7 @@ lesson.finding("the first step moves most", first_step > 1.5 * max(later))
 # ## Slot attention from scratch
 #
 # In *slot attention*, a slot is a vector that asks. Its query meets the key of each cell, as in the attention of
-# [Encoders: what the vectors see](02_encoders.ipynb). The difference is the axis of the softmax. There, each query divides its
+# [Relations](05_relations.ipynb). The difference is the axis of the softmax. There, each query divides its
 # attention among the cells. Here, each *cell* is divided among the slots:
 #
 # $$A_{nk} = \frac{\exp(M_{nk})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$

@@ -22,16 +22,7 @@ def by_row(x, h, W, U, w, u):
     return torch.stack([by_parts(x[None, i], h[None, i], W, U, w, u)[0] for i in range(len(x))])
 
 
-def by_caption(q, k, u, mask):
-    found = []
-    for one, keys, values, real in zip(q, k, u, mask, strict=True):
-        fit = one @ keys[:, real].mT * keys.shape[-1] ** -0.5
-        found.append(fit.softmax(-1) @ values[:, real])
-    return torch.stack(found)
-
-
 RIGHT = {
     "02.mean": [as_a_product],
     "02.gru": [by_row],
-    "02.attention": [by_caption],
 }

@@ -31,15 +31,25 @@ def by_row(x, mask, ask, join, widen, narrow, heads):
     return out
 
 
-def by_filling(tokens, mask, shift):
-    moved, real = torch.zeros_like(tokens), torch.zeros_like(mask)
-    for row, (far, count) in enumerate(zip(shift.tolist(), mask.sum(1).tolist(), strict=True)):
-        moved[row, far : far + count] = tokens[row, :count]
-        real[row, far : far + count] = True
-    return moved, real
+def by_caption(q, k, u, mask):
+    found = []
+    for one, keys, values, real in zip(q, k, u, mask, strict=True):
+        fit = one @ keys[:, real].mT * keys.shape[-1] ** -0.5
+        found.append(fit.softmax(-1) @ values[:, real])
+    return torch.stack(found)
+
+
+def by_pair(S, margin):
+    total = 0
+    for pair in S:
+        for own in range(2):
+            total = total + (margin + pair[own, 1 - own] - pair[own, own]).clamp(min=0)
+            total = total + (margin + pair[1 - own, own] - pair[own, own]).clamp(min=0)
+    return total / len(S)
 
 
 RIGHT = {
     "05.block": [by_row],
-    "05.padding": [by_filling],
+    "05.attention": [by_caption],
+    "05.pair": [by_pair],
 }

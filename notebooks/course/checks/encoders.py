@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, inf, nan
-from torch.nn import functional as F
 
-from course.checks.comparing import equals, gradient, holds, like, same, shape
-from course.checks.kinds import NO_GRADIENT, break_it, code, explore, no_gradient_at, predict
+from course.checks.comparing import gradient, like, same, shape
+from course.checks.kinds import NO_GRADIENT, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, padded, real
 from vsecore.pooling import MeanPool
 
@@ -107,72 +106,6 @@ GRU = {
 }
 
 
-def attention(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
-
-
-def asked(
-    counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Queries, keys and values (C, 2, 5, 4) of captions of so many words, and the mask; all keys alike."""
-    q, k, u = normal((3, len(counts), 2, 5, 4), seed=3)[0]
-    mask = real(counts, 5)
-    padding = ~mask[:, None, :, None]
-    return q, k.masked_fill(padding | alike, filler), u.masked_fill(padding, filler), mask
-
-
-def where_real(counts: Sequence[int]) -> Callable[[Tensor], Tensor]:
-    """Make what is compared: nobody reads what a query of the padding gets."""
-    return lambda made: made.transpose(1, 2)[real(counts, 5)]
-
-
-def hidden_by(low: float, fill: bool = False) -> Callable[..., Tensor]:
-    """Make attention in which a number takes the place of the padding's fits, or is added to them."""
-
-    def attend(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
-        fits, padding = q @ k.mT / 2, ~mask[:, None, None]
-        return (fits.masked_fill(padding, low) if fill else fits + low * padding).softmax(-1) @ u
-
-    return attend
-
-
-ATTENTION = {
-    "Return one vector for each query, (C, A, L, Dh).": shape(),
-    "If all keys are equal, each word's answer is the mean of the values: a word's shares, a row of (C, A, "
-    "L, L), add up to one.": same(alike=True, wrong=[lambda q, k, u, mask: q @ k.mT / 2 @ u]),
-    "Without padding: the fit is the product of query and key, divided by the root of Dh.": same(),
-    "With padding: the fit of a padded key must be so low that the softmax gives it nothing, and the real "
-    "words' shares must still add up to one.": same(
-        counts=[5, 3, 1],
-        by=where_real([5, 3, 1]),
-        wrong=[
-            hidden_by(0),
-            hidden_by(0, fill=True),
-            lambda q, k, u, mask: (q @ k.mT / 2).softmax(-1) * mask[:, None, None] @ u,
-        ],
-    ),
-    "The values in the padding get into the answer: hide its fits before the softmax.": same(
-        counts=[5, 3, 1], filler=50.0, by=where_real([5, 3, 1]), wrong=[hidden_by(-30)]
-    ),
-    no_gradient_at("the keys"): gradient(
-        of=1, counts=[5, 3], by=lambda made: where_real([5, 3])(made).square()
-    ),
-    "You did not divide by the root of Dh.": like(lambda q, *rest: attention(2 * q, *rest)),
-    "You divided by Dh; equation (1) divides by its root.": like(lambda q, *rest: attention(q / 2, *rest)),
-    "Your shares add up to one over the queries. They must add up to one over the keys, the last "
-    "dimension.": like(lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u),
-}
-
-BREAK = {
-    "A cosine lies between −1 and 1.": holds(lambda answer: abs(float(answer)) <= 1.001),
-    "What could still tell the two sentences apart, once nothing says where a word stands?": equals(1.0),
-    "Zero would mean that they have nothing in common, but they have all their words in common.": like(0.0),
-    "They mean the opposite, but does this reader know? It sees the same words.": like(-1.0),
-    "That is the cosine with the positions still in place: what if they are all zero?": like(
-        0.97, when=lambda answer: 0.9 <= float(answer) < 0.999
-    ),
-}
-
 EXERCISES = {
     "02.mean": code(
         "A mean that padding cannot touch", 10, MEAN, mean_of_real, elements, gives="vsecore.pooling.MeanPool"
@@ -188,19 +121,4 @@ EXERCISES = {
         gives="torch.nn.GRUCell",
         instead=("GRU", "GRUCell", "gru", "gru_cell"),
     ),
-    "02.attention": code(
-        "Attention",
-        12,
-        ATTENTION,
-        attention,
-        asked,
-        gives="torch's scaled_dot_product_attention",
-        instead=(
-            "MultiheadAttention",
-            "multi_head_attention_forward",
-            "scaled_dot_product_attention",
-            "_scaled_dot_product_attention_math",
-        ),
-    ),
-    "02.break": break_it("Break it", 8, BREAK),
 }

@@ -118,61 +118,136 @@ BLOCK = {
 }
 
 
-def pushed(tokens: Tensor, mask: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
-    source = torch.arange(tokens.shape[1]) - shift[:, None]  # (C, L)   where each place takes its word from
-    inside = source >= 0
-    source = source.clamp(min=0)
-    return tokens.gather(1, source), mask.gather(1, source) & inside
+def attention(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
 
 
-def captions(shift: Sequence[int] = (2, 0, 3)) -> tuple[Tensor, Tensor, Tensor]:
-    """Captions of 3, 6 and 2 words in 6 places, and how far each is to be pushed."""
-    mask = real([3, 6, 2], 6)
-    return (torch.arange(18).view(3, 6) + 4).masked_fill(~mask, 0), mask, torch.tensor(shift)
+def asked(
+    counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Queries, keys and values (C, 2, 5, 4) of captions of so many words, and the mask; all keys alike."""
+    q, k, u = normal((3, len(counts), 2, 5, 4), seed=3)[0]
+    mask = real(counts, 5)
+    padding = ~mask[:, None, :, None]
+    return q, k.masked_fill(padding | alike, filler), u.masked_fill(padding, filler), mask
 
 
-def forms(made: Any) -> list[Any]:
-    return [(part.shape, part.dtype == torch.bool) for part in made]
+def where_real(counts: Sequence[int]) -> Callable[[Tensor], Tensor]:
+    """Make what is compared: nobody reads what a query of the padding gets."""
+    return lambda made: made.transpose(1, 2)[real(counts, 5)]
 
 
-def words(made: Any) -> tuple[Tensor, Tensor]:
-    """The mask, and the tokens under it."""
-    return made[1], made[0] * made[1]
+def hidden_by(low: float, fill: bool = False) -> Callable[..., Tensor]:
+    """Make attention in which a number takes the place of the padding's fits, or is added to them."""
+
+    def attend(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
+        fits, padding = q @ k.mT / 2, ~mask[:, None, None]
+        return (fits.masked_fill(padding, low) if fill else fits + low * padding).softmax(-1) @ u
+
+    return attend
 
 
-PADDING = {
-    "Return two tensors of the shape (C, L): the tokens, and the mask as bool.": same(
-        shift=[0, 0, 0], by=forms, wrong=[lambda *given: pushed(*given)[0]]
+ATTENTION = {
+    "Return one vector for each query, (C, A, L, Dh).": shape(),
+    "If all keys are equal, each word's answer is the mean of the values: a word's shares, a row of (C, A, "
+    "L, L), add up to one.": same(alike=True, wrong=[lambda q, k, u, mask: q @ k.mT / 2 @ u]),
+    "Without padding: the fit is the product of query and key, divided by the root of Dh.": same(),
+    "With padding: the fit of a padded key must be so low that the softmax gives it nothing, and the real "
+    "words' shares must still add up to one.": same(
+        counts=[5, 3, 1],
+        by=where_real([5, 3, 1]),
+        wrong=[
+            hidden_by(0),
+            hidden_by(0, fill=True),
+            lambda q, k, u, mask: (q @ k.mT / 2).softmax(-1) * mask[:, None, None] @ u,
+        ],
     ),
-    "With a shift of zero nothing moves.": same(shift=[0, 0, 0], by=words),
-    "The mask must move with the words: place i takes what stood at place i − shift, and the places in front "
-    "are padding.": same(by=1, wrong=[lambda tokens, mask, shift: (pushed(tokens, mask, shift)[0], mask)]),
-    "The mask is right, but the words under it are not those of the caption, in their order.": same(
-        shift=[3, 0, 4],
-        by=words,
-        wrong=[lambda tokens, mask, shift: (tokens, pushed(tokens, mask, shift)[1])],
+    "The values in the padding get into the answer: hide its fits before the softmax.": same(
+        counts=[5, 3, 1], filler=50.0, by=where_real([5, 3, 1]), wrong=[hidden_by(-30)]
     ),
-    "You pushed the captions to the left.": like(
-        lambda tokens, mask, shift: (tokens, mask.gather(1, (torch.arange(6) + shift[:, None]) % 6)), by=1
+    no_gradient_at("the keys"): gradient(
+        of=1, counts=[5, 3], by=lambda made: where_real([5, 3])(made).square()
     ),
-    "You pushed all captions equally far: `shift` has a number for each.": like(
-        lambda tokens, mask, shift: pushed(tokens, mask, shift[:1].expand(3)),
-        lambda tokens, mask, shift: (tokens, mask.roll(2, 1)),
-        by=1,
+    "You did not divide by the root of Dh.": like(lambda q, *rest: attention(2 * q, *rest)),
+    "You divided by Dh; equation (1) divides by its root.": like(lambda q, *rest: attention(q / 2, *rest)),
+    "Your shares add up to one over the queries. They must add up to one over the keys, the last "
+    "dimension.": like(lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u),
+}
+
+
+def pair_loss(S: Tensor, margin: float) -> Tensor:
+    own = S.diagonal(dim1=1, dim2=2)  # (B, 2)
+    sentence = (margin + torch.stack([S[:, 0, 1], S[:, 1, 0]], 1) - own).clamp(min=0)
+    picture = (margin + torch.stack([S[:, 1, 0], S[:, 0, 1]], 1) - own).clamp(min=0)
+    return (sentence + picture).sum(1).mean()
+
+
+def twins(
+    own: float = 0.0, foreign: float = 0.0, spread: float = 1.0, batch: int = 4
+) -> tuple[Tensor, float]:
+    """Scores (B, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
+    middle = torch.tensor([[own, foreign], [foreign, own]])
+    return middle + spread * normal((batch, 2, 2), seed=7)[0], 0.2
+
+
+def hinges(S: Tensor, margin: float) -> Tensor:
+    """The four hinges of each pair, (B, 4): both pictures, then both sentences."""
+    a, b, c, d = S.flatten(1).unbind(1)
+    return (margin + torch.stack([b - a, c - d, c - a, b - d], 1)).clamp(min=0)
+
+
+def unclamped(S: Tensor, margin: float) -> Tensor:
+    a, b, c, d = S.flatten(1).unbind(1)
+    return (4 * margin + 2 * (b + c - a - d)).clamp(min=0).mean()
+
+
+PAIR = {
+    "Return one number, the mean over the batch.": shape(),
+    "Where each own score beats the foreign ones by more than the margin, the loss is zero.": same(
+        own=1.0, spread=0.0, wrong=[lambda S, margin: (1 - hinges(S, margin)).sum(1).mean()]
+    ),
+    "Where all four scores are equal, each of the four hinges is the margin.": same(
+        spread=0.0, wrong=[lambda S, margin: pair_loss(S, 0.0)]
+    ),
+    "Clamp each hinge at zero before you add them up.": same(spread=0.3, wrong=[unclamped]),
+    no_gradient_at("the scores"): gradient(spread=0.3),
+    "You compare only along the rows: each picture must be nearer to its own sentence, and each sentence "
+    "nearer to its own picture as well.": like(lambda S, margin: hinges(S, margin)[:, :2].sum(1).mean()),
+    "You compare only along the columns: the sentences choose a picture, but the pictures must choose a "
+    "sentence as well.": like(lambda S, margin: hinges(S, margin)[:, 2:].sum(1).mean()),
+    "Add up the four hinges of a pair, and take the mean over the batch.": like(
+        lambda S, margin: hinges(S, margin).mean(), lambda S, margin: hinges(S, margin).sum()
+    ),
+    "The foreign score must fall and the own one rise: the hinge is margin + foreign - own.": like(
+        lambda S, margin: hinges(-S, margin).sum(1).mean()
     ),
 }
 
 BREAK = {
-    "A spread is a number above zero.": between(0, inf),
-    "The product of two independent entries has spread one, and variances add up over the entries. Spread is "
-    "the root of the variance.": equals(8.0),
+    "A standard deviation is a number above zero.": between(0, inf),
+    "The product of two independent entries has standard deviation one, and variances add up "
+    "over the entries. The standard deviation is the root of the variance.": equals(8.0),
     "That is the variance.": like(64.0),
-    "That is the spread with the division.": like(1.0),
+    "That is the standard deviation after the division.": like(1.0),
     "Right. Dividing by the root of the width brings it back to one.": passed,
 }
 
 EXERCISES = {
     "05.predict": predict("Which of them knows the order?", 4, "none", "one", "two", "three", "all"),
+    "05.attention": code(
+        "Attention",
+        12,
+        ATTENTION,
+        attention,
+        asked,
+        gives="torch's scaled_dot_product_attention",
+        instead=(
+            "MultiheadAttention",
+            "multi_head_attention_forward",
+            "scaled_dot_product_attention",
+            "_scaled_dot_product_attention_math",
+        ),
+    ),
     "05.block": code(
         "The Transformer block",
         25,
@@ -192,7 +267,7 @@ EXERCISES = {
             "_transformer_encoder_layer_fwd",
         ),
     ),
-    "05.padding": code("Start anywhere", 12, PADDING, pushed, captions),
+    "05.pair": code("The loss of a pair and its twins", 12, PAIR, pair_loss, twins),
     "05.break": break_it("Break it", 5, BREAK, difficulty="easy", tolerance=0.01),
     "05.ablation": explore("Change one thing", 15, difficulty="hard"),
 }
