@@ -305,6 +305,16 @@ def test_what_cannot_be_imported_is_refused(coco: Path, table: Path, tmp_path: P
         import_regions([table], coco, out, dtype="float32")
 
 
+def test_a_name_of_two_pictures_is_refused(coco: Path, tmp_path: Path) -> None:
+    content = json.loads(coco.read_text())
+    for image, folder in zip(content["images"], ("here", "there"), strict=False):
+        image |= {"filepath": folder, "filename": "one.jpg"}
+    coco.write_text(json.dumps(content))
+    (tmp_path / "table.tsv").write_text(line(9, "one"))
+    with pytest.raises(ValueError, match="two pictures are called 'one'"):
+        import_regions([tmp_path / "table.tsv"], coco, tmp_path / "out")
+
+
 def test_a_flickr30k_picture_is_known_by_its_number(album: Callable[..., Path], tmp_path: Path) -> None:
     folder = album(train=1, restval=0, val=1, test=1)
     path = folder / "dataset_album.json"
