@@ -242,6 +242,7 @@ for key in solved: check(key, solved[key][0])
 """
 PUBLISHED = """\
 import json
+from course.checks import exercise
 for cell in json.load(open(CHECKOUT + "/notebooks/00_start_here.ipynb"))["cells"]:
     if "# your part" in "".join(cell["source"]): exec("".join(cell["source"]))
 """
