@@ -761,6 +761,7 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("06", "hardest"): node_losses,
     ("06", "pool_loss"): node_losses,
     ("06", "attend"): node_losses,
+    ("06", "node_hinges"): node_losses,
     ("06", "attention_loss"): node_losses,
     ("07", "attention_weights"): cross_attention,
     ("07", "attended_score"): cross_attention,

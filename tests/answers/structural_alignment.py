@@ -20,9 +20,13 @@ def by_matrices(p, q, caption, picture, margin=0.2):
     return ((margin + S[rows, caption] - own).relu() + (margin + S[picture, rows] - own).relu()).sum()
 
 
-def by_einsum(x, y, mask):
-    products = torch.einsum("bnd,bld->bnl", x, y).where(mask[:, None, :], torch.tensor(-torch.inf))
-    return torch.einsum("bnl,bld->bnd", F.softmax(products, dim=2), y)
+def by_einsum(x, y, mask, negative, margin=0.2):
+    def fit(other, real):
+        products = torch.einsum("bnd,bld->bnl", x, other)
+        share = F.softmax(products.where(real[:, None, :], torch.tensor(-torch.inf)), dim=2)
+        return (share * products.masked_fill(~real[:, None, :], 0)).sum(-1)
+
+    return F.relu(margin - fit(y, mask) + fit(y[negative], mask[negative]))
 
 
 RIGHT = {

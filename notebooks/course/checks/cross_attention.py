@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
-from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import agrees, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal
 
@@ -137,20 +137,30 @@ WORD = {
     "The first box fits best, but what is left of that after the division?": like(1.0),
 }
 
+
+def looked_at(answer: Any) -> tuple[Tensor, Tensor]:
+    """The first word's affinities with the two boxes of 07.break, and its weights, (2,) each."""
+    boxes = torch.stack([torch.tensor([0.8, 0.6]).double(), torch.as_tensor(answer).double()])  # (2, 2)
+    words = torch.eye(2).double()
+    return affinities(words, boxes)[0], attention_weights(words, boxes)[0]
+
+
 BREAK = {
-    "It is at least that of 36 equal shares, and at most 1.": holds(
-        lambda answer: 1 / 36 <= float(answer) <= 1
+    "Give one box: two numbers, not both 0.": holds(
+        lambda answer: torch.as_tensor(answer).shape == (2,) and torch.as_tensor(answer).double().norm() > 0,
+        wrong=[[0.3, -0.9, 0.1]],
     ),
-    "The best case: one box has the normalised affinity 1, all others 0. What does the softmax make of these "
-    "36 numbers?": equals(math.e / (math.e + 35)),
-    "That is the weight if all affinities are equal: here one box is as far ahead as it can be.": like(
-        1 / 36
+    "Its affinity with the first word, the cosine with (1, 0), must be below 0.5.": holds(
+        lambda answer: looked_at(answer)[0][1] < 0.5, wrong=[[0.9, -0.5]]
     ),
-    "Clipped affinities are never below 0: those of the others are 0, not -1.": like(
-        math.e / (math.e + 35 / math.e), tolerance=2e-3
+    "The named box still gets more weight. What is the length of your box's column after the clip?": holds(
+        lambda answer: looked_at(answer)[1][1] > looked_at(answer)[1][0], wrong=[[-0.9, -0.3]]
     ),
-    "That is for a factor of nine: here it is one.": like(math.exp(9) / (math.exp(9) + 35), tolerance=2e-3),
-    "There are 36 boxes in all, so 35 others.": like(math.e / (math.e + 36), tolerance=2e-4),
+    "Both affinities of your box are positive, so its column has length one, like the first box's. What does "
+    "the clip do to a negative one?": like(
+        [0.4, 0.9],
+        when=lambda answer: torch.as_tensor(answer).shape == (2,) and min(answer) > 0,
+    ),
 }
 
 
@@ -236,26 +246,13 @@ FAST = {
     "Right. No attended vector, the same cosine.": passed,
 }
 
-WORDS = 1.24e6 / (2 * 36 * 1024)
-"""How many words DivE's count makes, by 2 L N D."""
-
-BILL = {
-    "A caption has more than one word and fewer than a hundred.": between(1, 100),
-    "Solve 2 L N D = 1.24 million for L, with 36 regions and a width of 1,024.": equals(WORDS, 0.4),
-    "Each word meets each region twice: once for the affinity, once when it reads.": like(
-        2 * WORDS, tolerance=0.8
-    ),
-    "That is how many times as much SCAN costs as sets of four.": like(1.24e6 / 16.4e3, tolerance=0.5),
-}
-
 EXERCISES = {
     "07.weights": code("Where each word looks", 12, WEIGHTS, attention_weights, elements),
     "07.divide": predict("Which points better?", 3, "affinity", "weight", "the same"),
     "07.score": code("What the words have found", 10, SCORE, score, weighted),
     "07.word": compute("A query of one word", 6, WORD, difficulty="easy", tolerance=2e-3),
-    "07.break": break_it("The largest weight", 6, BREAK),
+    "07.break": break_it("A box that nobody mentions", 8, BREAK, solution=[0.3, -0.95]),
     "07.focus": code("Leave out what matters less", 14, FOCUS, refocus, spread),
     "07.fast": code("Relevance without reading", 12, FAST, relevance_from_products, products),
-    "07.bill": compute("How long was their caption?", 5, BILL, difficulty="easy"),
     "07.explore": explore("Change one thing", 15),
 }

@@ -140,47 +140,61 @@ HINGE = {
 }
 
 
-def attend(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-    logits = torch.where(mask[:, None], x @ y.mT, -torch.inf)  # (B, N, L)
-    return logits.softmax(-1) @ y  # (B, N, D)
+def node_hinges(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float = 0.2) -> Tensor:
+    found = [
+        (x * (torch.where(real[:, None], x @ side.mT, -torch.inf).softmax(-1) @ side)).sum(-1)  # (B, N)
+        for side, real in ((y[negative], mask[negative]), (y, mask))
+    ]
+    return (margin + found[0] - found[1]).relu()
 
 
-def two_sides(counts: Sequence[int] = (5, 5), filler: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-    """Unit vectors (B, 3, 4), others (B, 5, 4) with something in the padding, and the mask of these."""
+def two_sides(
+    counts: Sequence[int] = (5, 5, 5), filler: float = 0.0, margin: float = 0.5, alike: bool = False
+) -> tuple[Any, ...]:
+    """Unit vectors (B, 3, 4), others (B, 5, 4) with something in the padding, their mask, the rows of the
+    negatives, and the margin. If alike, the negatives are the partners.
+    """
     x, y = (normalize(side, dim=-1) for side in normal((len(counts), 3, 4), (len(counts), 5, 4)))
     mask = real(counts, 5)
-    return x, y.masked_fill(~mask[..., None], filler), mask
+    rows = torch.arange(len(counts))
+    return x, y.masked_fill(~mask[..., None], filler), mask, rows if alike else rows.roll(1), margin
 
 
-def weighed(weigh: Callable[[Tensor], Tensor], hidden: float = 0) -> Callable[..., Tensor]:
-    """Make attention that weighs by a function of the products, those of the padding lowered by a number."""
-    return lambda x, y, mask: weigh(x @ y.mT - hidden * ~mask[:, None]) @ y
+def hinged(
+    scale: Callable[[Tensor], Tensor] = lambda found: found,
+    own_mask: bool = False,
+    swapped: bool = False,
+    clamped: bool = True,
+    hidden: float = inf,
+) -> Callable[..., Tensor]:
+    """Make hinges with one mistake: scaled mixtures, the partner's mask for the negative, and so on."""
+
+    def loss(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float) -> Tensor:
+        sides = ((y[negative], mask if own_mask else mask[negative]), (y, mask))
+        wrong, found = (
+            (x * scale(torch.where(real[:, None], x @ side.mT, -hidden).softmax(-1) @ side)).sum(-1)
+            for side, real in sides
+        )
+        lead = margin + (found - wrong if swapped else wrong - found)
+        return lead.relu() if clamped else lead
+
+    return loss
 
 
 ATTEND = {
-    "Return one vector for each x, (B, N, D).": shape(),
-    "Attention over one thing is that thing: with one real y, every x must get exactly that y.": same(
-        counts=[1, 1]
+    "Return one hinge for each x, (B, N).": shape(),
+    "Here the negative is the partner itself: each hinge is the margin.": same(alike=True),
+    "Without padding: margin, plus the product of x and its mixture in the negative, minus that in its "
+    "partner; never below zero.": same(),
+    "The margin is an argument: use it.": same(margin=0.1),
+    "Padding got some weight. The negative has a mask of its own: its row of `mask`.": same(
+        counts=[5, 3, 1], filler=9.0, wrong=[hinged(own_mask=True)]
     ),
-    "Without padding: x_i weighs y_j by the softmax over j of their products, and sums them.": same(),
-    "The padding of y got some weight: hide it before the softmax.": same(
-        counts=[4, 2, 1], filler=1e3, wrong=[weighed(partial(torch.softmax, dim=-1), hidden=50)]
-    ),
-    f"No gradient arrives at x: {STAY}": gradient(counts=[5, 3], exact=False),
-    "The weights must add up to 1 over the y, for each x: the softmax goes over the last dimension of (B, N, "
-    "L).": like(weighed(lambda products: products.softmax(1))),
-    "These weights are divided by the square root of D before the softmax, as a Transformer does. Here the "
-    "vectors have length one, and the paper divides by nothing.": like(
-        weighed(lambda products: (products / 2).softmax(-1))
-    ),
+    f"No gradient arrives at x: {STAY}": gradient(counts=[5, 3, 4], exact=False),
+    "It is the other way round: the loss must fall when the partner fits better.": like(hinged(swapped=True)),
+    "A hinge is never below zero: clamp it.": like(hinged(clamped=False)),
     "The mixture keeps its own length: do not scale it.": like(
-        lambda *given: normalize(attend(*given), dim=-1)
-    ),
-    "The products are not weights yet: which function makes them so?": like(
-        weighed(lambda products: products)
-    ),
-    "The mask does nothing yet. A zero in the padding still gets a share, since exp(0) is 1.": like(
-        weighed(lambda products: products.softmax(-1)), counts=[5, 3, 1]
+        hinged(scale=lambda found: normalize(found, dim=-1))
     ),
     "Right. The next cell makes the thesis's second loss of it.": passed,
 }
@@ -243,7 +257,7 @@ EXERCISES = {
         "Node cross-attention",
         10,
         ATTEND,
-        attend,
+        node_hinges,
         two_sides,
         instead=("scaled_dot_product_attention", "MultiheadAttention"),
     ),

@@ -1,0 +1,174 @@
+"""What notebooks 06 and 07 draw: words and boxes, pools, what a pair costs, who stands where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from course.attention import Seen, pale
+from course.lesson import Lesson
+from course.plots import COLOURS, MARKERS, heatmap
+from vsecore import scenes
+from vsecore.data.splits import Dataset, Split
+from vsecore.data.words import Tokenizer
+from vsecore.experiments.statistics import interval
+from vsecore.scenes.grammar import NOUN_WORDS
+from vsecore.scenes.truth import NOUNS
+
+KINDS = {
+    word: NOUNS[noun]
+    for noun, names in NOUN_WORDS.items()
+    if noun in NOUNS
+    for pair in names
+    for word in pair
+}
+"""The kinds of things that a word may name."""
+
+
+class Named(NamedTuple):
+    """Words that name a thing of their picture: caption and place, (M,), and the thing's boxes, (M, N)."""
+
+    caption: Tensor
+    word: Tensor
+    boxes: Tensor
+
+
+def named(lesson: Lesson, dataset: Dataset, split: Split, tokenizer: Tokenizer) -> Named:
+    """Find them in a part of the development split; there are none among photographs."""
+    count = split.pictures.shape[1]
+    found: list[tuple[int, int, np.ndarray]] = []
+    made = scenes.pictures("dev", len(dataset.dev)) if lesson.data == "scenes" else []
+    for row, (caption, owner) in enumerate(zip(split.captions, split.owner, strict=True)):
+        things = made[owner].scene.things if made else ()  # their boxes follow the whole picture's
+        for word, places in tokenizer.words_of(caption):
+            hits = [number for number, thing in enumerate(things, 1) if thing.kind in KINDS.get(word, ())]
+            if hits:
+                found.append((row, places[0], np.isin(np.arange(count), hits)))
+    rows, places, boxes = zip(*found, strict=True) if found else ((), (), ())
+    return Named(
+        torch.tensor(rows, dtype=torch.long),
+        torch.tensor(places, dtype=torch.long),
+        torch.tensor(np.array(boxes)).view(-1, count),
+    )
+
+
+def boxes_of(lesson: Lesson, dataset: Dataset, row: int, count: int) -> list[str]:
+    """Name a development picture's boxes: the whole picture, then its things."""
+    if lesson.data != "scenes":
+        return ["all", *map(str, range(1, count))]
+    things = scenes.pictures("dev", len(dataset.dev))[row].scene.things
+    return ["all", *(thing.kind for thing in things)]
+
+
+def tables(values: Mapping[str, Tensor], words: Sequence[str], boxes: Sequence[str]) -> Figure:
+    """Draw tables of words by boxes, each (words, boxes), beside each other."""
+    figure, panels = plt.subplots(1, len(values), figsize=(9.6, 3.4), sharey=True)
+    for axes, (title, table) in zip(panels, values.items(), strict=True):
+        heatmap(axes, table.numpy(), x="", y="", label="", title=title)
+        axes.set_xticks(range(len(boxes)), boxes, rotation=45, ha="right")
+    panels[0].set_yticks(range(len(words)), words)
+    return figure
+
+
+def costs(series: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Draw how many times as much as the first way each way costs; a colour and a marker for each series."""
+    ways = list(next(iter(series.values())))
+    figure, axes = plt.subplots(figsize=(8.4, 2.6))
+    for style, (label, values) in enumerate(series.items()):
+        at = [ways.index(way) + 0.16 * (style - 1.5) for way in values]
+        axes.plot(list(values.values()), at, MARKERS[style], color=COLOURS[style], label=label)
+    axes.set(xscale="log", xlabel="times as much as one vector each", ylim=(len(ways) - 0.5, -0.5))
+    axes.set_yticks(range(len(ways)), ways)
+    figure.legend(loc="outside upper center", ncols=len(series))
+    return figure
+
+
+def relations(shares: Mapping[str, Mapping[str, Sequence[float]]], reach: Mapping[str, float]) -> Figure:
+    """Draw how often each system prefers the right picture of two, with intervals over seeds.
+
+    Args:
+        shares: for each question the percentages of each system, one for each seed.
+        reach: for each question, how far from 50 the pairs alone may bring a system that guesses.
+    """
+    figure, panels = plt.subplots(1, len(shares), figsize=(8.6, 2.9), sharex=True, sharey=True)
+    for axes, (question, systems) in zip(panels, shares.items(), strict=True):
+        axes.axvspan(
+            50 - reach[question], 50 + reach[question], color="0.9", label="what guessing gives, 95 %"
+        )
+        for place, seeds in enumerate(systems.values()):
+            axes.plot(interval(seeds), [place] * 2, color=COLOURS[0], linewidth=2.5)
+            axes.plot(np.mean(seeds), place, "o", color=COLOURS[0])
+        axes.set(title=question, xlabel="right picture of two (%)", ylim=(len(systems) - 0.5, -0.5))
+        axes.set_yticks(range(len(systems)), list(systems))
+    panels[0].plot([], [], "o-", color=COLOURS[0], label="mean, 95 % interval over seeds")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def two_ways() -> Figure:
+    """Draw node pooling and node cross-attention, with four nodes of a picture and three of a caption."""
+    figure, panels = plt.subplots(1, 2, figsize=(9, 2.8))
+    heights = {"boxes": (0.0, 0.33, 0.67, 1.0), "words": (0.1, 0.5, 0.9)}
+    for axes, title in zip(panels, ("node pooling", "node cross-attention"), strict=True):
+        for (name, up), across, colour, marker in zip(heights.items(), (0, 3), COLOURS, "so", strict=False):
+            axes.plot([across] * len(up), up, marker, color=colour, markersize=9)
+            axes.annotate(name, (across, 1.1), ha="center", color=colour)
+        axes.set(title=title, xlim=(-0.5, 3.5), ylim=(-0.2, 1.25))
+        axes.axis("off")
+    for pool, up in enumerate((0.25, 0.75)):
+        for start, across, side, colour in ((0, 1, "boxes", COLOURS[0]), (3, 2, "words", COLOURS[1])):
+            for place, other in enumerate(heights[side]):
+                strong = 0.8 if place % 2 == pool else 0.15
+                panels[0].plot([start, across], [other, up], color=colour, alpha=strong, linewidth=1)
+            panels[0].plot(across, up, "D", color=colour, markersize=10)
+        panels[0].annotate("", (1.9, up), (1.1, up), arrowprops={"arrowstyle": "<->", "color": COLOURS[2]})
+    panels[0].annotate("pools, compared one by one", (1.5, -0.17), ha="center", fontsize=9)
+    for up in heights["boxes"]:
+        for right in heights["words"]:
+            strong = 0.8 if abs(up - right) < 0.2 else 0.15
+            panels[1].plot([0, 3], [up, right], color="0.3", alpha=strong, linewidth=1)
+    panels[1].annotate(
+        "every node looks at all nodes of the other side", (1.5, -0.17), ha="center", fontsize=9
+    )
+    return figure
+
+
+def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> Figure:
+    """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
+    figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(9.2, 5.6))
+    height, width = seen.pixels.shape[:2]
+    for number, axes in enumerate(grid.flat):
+        axes.imshow(pale(seen.pixels, 0.45).squeeze(-1), cmap="gray", vmin=0, vmax=1)
+        for box, weight in zip(np.asarray(seen.boxes), on_boxes[number].tolist(), strict=False):
+            corner, size = (box[0] * width, box[1] * height), box[2:] - box[:2]
+            patch = plt.Rectangle(corner, size[0] * width, size[1] * height, fc=COLOURS[1], lw=0)
+            patch.set_alpha(0.75 * weight)
+            axes.add_patch(patch)
+        best = on_words[number].argsort(descending=True)[:2].tolist()
+        read = (f"{words[place]} {100 * on_words[number, place]:.0f} %" for place in best)
+        axes.set_xlabel("\n".join(read), fontsize=9)
+        axes.set(title=f"pool {number + 1}", xticks=[], yticks=[])
+        axes.grid(False)
+    figure.suptitle(caption, fontsize=11)
+    return figure
+
+
+def meetings(tables: Mapping[str, Tensor]) -> Figure:
+    """Draw tables of the pool that reads by the pool that looks, (P, P), in percent, on one scale."""
+    figure, panels = plt.subplots(1, len(tables), figsize=(8.6, 3.5), sharey=True)
+    top = max(float(table.max()) for table in tables.values())
+    for axes, (title, table) in zip(panels, tables.items(), strict=True):
+        image = axes.imshow(table, vmin=0, vmax=top, cmap="viridis")
+        axes.set(title=title, xlabel="the pool that looks")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_ticks(range(len(table)), [str(place + 1) for place in range(len(table))])
+        axes.grid(False)
+    panels[0].set_ylabel("the pool that reads")
+    figure.colorbar(image, ax=panels, label="weight on the thing, %")
+    return figure
