@@ -342,7 +342,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 # ````{solution} ex-10-gpo
 # :class: dropdown
 #
-# The 0.1 is a temperature: dividing by it makes differences ten times as large, so the weights can become sharp. Note what is missing:
+# Dividing by 0.1 makes differences ten times as large, so the weights can become sharp. Note what is missing:
 # nothing here looks at an element. All pictures of 49 cells get the same 49 weights.
 # ````
 #

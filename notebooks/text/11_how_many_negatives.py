@@ -123,7 +123,7 @@ plots.show(
 # There is a second reason. An encoder with random weights makes some items similar to everything, whatever they show. Such an item is
 # called a *hub*, and many queries have the same hub as their hardest negative. The next cell looks at the first batch of the training and
 # counts how many distinct items are somebody's hardest negative. If each query drew its hardest negative at random, about 63 % of the
-# batch would be among them, because an item is missed by all $n$ queries with probability $(1 - 1/n)^n \approx 1/e$, which is 37 %.
+# batch would be among them, because an item is missed by all $n$ queries with probability $(1 - 1/n)^n$, which is about 37 %.
 
 # %% tags=["nbval-ignore-output"]
 S = seen["AdOpt"]["scores"][0]  # (B, B)   rows: pictures, columns: captions
@@ -208,7 +208,7 @@ for K in (1, 16, 127):
 # ## How far has the model come?
 #
 # To choose $K$, we must read from a batch how far training has come. Wang and Isola {cite}`wang2020alignment` name two properties of a
-# good space. *Alignment*: what belongs together lies close together. *Uniformity*: the vectors as a whole spread over the sphere. Here are
+# good space. *Alignment of pairs*: what belongs together lies close together. *Uniformity*: the vectors as a whole spread over the sphere. Here are
 # four spaces of forty pairs on a circle, with their alignment, their uniformity and the resulting $K$.
 
 # %%
@@ -642,4 +642,4 @@ course.scoreboard("11")
 # ## Where to read on
 #
 # - Alignment and uniformity: {cite}`wang2020alignment`. InfoNCE: {cite}`oord2018cpc`. A learned temperature: {cite}`radford2021clip`.
-# - Next: [Ensembles](12_ensembles_and_speed.ipynb).
+# - Next: [several systems, one answer](12_ensembles_and_speed.ipynb).
