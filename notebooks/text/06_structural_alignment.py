@@ -60,6 +60,7 @@ lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
 features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
 row = 21  # of the development split's captions
+enough, brief = lesson.pick(smoke=(5, 2), lesson=(80, 20), full=(1500, 300))  # steps
 system(lit="learn")
 
 # %% [markdown]
@@ -244,9 +245,8 @@ def with_pools(S, positives, v, t, W):
 # %% [markdown]
 # Each training below starts from the model of the first section and goes on for the same number of steps; only the loss differs.
 
-# %% tags=["hide-input"]
+# %%
 read = TokenizedCaptions.encode(tokenizer, dataset.train.captions)
-enough, brief = lesson.pick(smoke=(5, 2), lesson=(80, 20), full=(1500, 300))  # steps
 
 
 def batches(steps):
@@ -286,7 +286,7 @@ pooled, W = trained_on(with_pools, random_pools, enough)
 # Here are the eight pools on the picture from above and on its caption. The stronger a box is coloured, the larger its weight; below each
 # picture stand the two words with the largest weights. (The marks *start* and *end* frame every caption, and they are nodes too.)
 
-# %% tags=["hide-input"]
+# %%
 few = dataset.dev.subset(min(300, len(dataset.dev)))
 pictures = torch.from_numpy(np.array(few.pictures, dtype=np.float32))  # (Ni, N, F)
 counts = few.picture_counts
@@ -307,6 +307,7 @@ def weights_of(model, W):
     return [node_pooling(side.elements, side.mask, W)[1] for side in both_sides(model)]
 
 
+# %% tags=["hide-input"]
 on_boxes, on_words = weights_of(pooled, W)
 said = ["(start)", *(word for word, _ in tokenizer.words_of(caption)), "(end)"]
 plots.show(
@@ -540,36 +541,24 @@ plain_mean = (t_unit * t.mask[..., None]).sum(
 )  # (Nc, 1, D)   but for its length
 likeness = torch.cosine_similarity(mixture, plain_mean, dim=-1)  # (Nc, N)
 
-# %% tags=["hide-input", "nbval-ignore-output"]
+# %% tags=["nbval-ignore-output"]
 real, length = v.mask[of], t.mask.sum(1)  # (Nc, N), (Nc,)
-n = torch.arange(4, int(length.max()) + 1)
-e = float(np.e)
-lines = {
-    "most possible": e / (e + (n - 1) / e),
-    "most, cosines times 9": 1 / (1 + (n - 1) * e**-18),
-}
-lines["an even share"] = 1 / n
-by_length = [int(one) for one in n if (length == one).sum() > 5]
-in_model = [
-    float(100 * largest[length == one][real[length == one]].mean()) for one in by_length
-]
-figure, axes = plt.subplots(figsize=(6.6, 3))
-curves = {name: (n.tolist(), (100 * line).tolist()) for name, line in lines.items()}
-curves["trained model"] = (by_length, in_model)
-plots.curves(axes, curves, x="words of the caption, marks included", y="largest share (%)")
-axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-plots.show(
-    figure,
-    alt="The largest share of attention against the number of words: the most that is possible falls from about 70 to 20 per cent, and the trained model lies just above an even "
-    "share. With cosines times nine, nearly all attention could go to one word.",
-)
+sizes = [one for one in range(4, int(length.max()) + 1) if (length == one).sum() > 5]
+in_model = [float(100 * largest[length == n][real[length == n]].mean()) for n in sizes]
 course.numbers({"cosine of the mixture and the plain mean (%)": 100 * likeness[real].mean()})
+
+# %% tags=["hide-input"]
+plots.show(
+    drawings.shares(sizes, in_model),
+    alt="The largest share of attention against the number of words: the most that is possible falls from about 60 to 30 per cent, and the "
+    "trained model lies just above an even share. With cosines times nine, nearly all attention could go to one word.",
+)
 lesson.finding(
     "attention stays nearly even, and the mixture is nearly the mean",
     bool(
         likeness[real].mean() > 0.98
         and all(
-            100 / size < top < 160 / size for size, top in zip(by_length, in_model, strict=True)
+            100 / size < top < 160 / size for size, top in zip(sizes, in_model, strict=True)
         )
     ),
 )

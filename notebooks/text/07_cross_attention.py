@@ -17,7 +17,7 @@
 # **You will be able to** write SCAN {cite}`lee2018scan` and BFAN {cite}`liu2019bfan` from scratch, see which box each word looks at,
 # compute SCAN's score with half the work, and say what a query costs.
 #
-# **You need** the notebooks [Encoders: what the vectors see](02_encoders.ipynb) and [Learning to rank](04_learning_to_rank.ipynb), and the
+# **You need** the notebooks [Relations](05_relations.ipynb) and [Learning to rank](04_learning_to_rank.ipynb), and the
 # softmax.
 #
 # **It takes** about 1 minute and 1 GB of memory on two cores; the exercises take an hour and a quarter.
@@ -503,7 +503,7 @@ for name, (flops, cost, milliseconds) in printed.items():
 # divide by the time of one vector each. We measure processor time, which ignores other programs, and leave out whatever can be encoded
 # beforehand.
 
-# %% tags=["hide-input"]
+# %%
 generator = torch.Generator().manual_seed(seed)
 B, C = 100, 10  # pictures and captions
 many = torch.randn(B, N, D, generator=generator)  # (B, N, D)
@@ -690,7 +690,7 @@ lesson.finding(
 )
 
 # %% [markdown]
-# It does not. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
+# No: none does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
 # see the same 500 pairs of pictures, and other pairs would move all of them together: the grey band shows where a system that
 # guesses ends up in 95 of 100 draws of pairs, if the captions
 # of a pair stand or fall together. No system leaves the band. So an interval over seeds that excludes 50 % (*SCAN i2t*, other

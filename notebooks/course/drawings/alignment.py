@@ -13,7 +13,7 @@ from torch import Tensor
 
 from course.attention import Seen, pale
 from course.lesson import Lesson
-from course.plots import COLOURS, MARKERS, heatmap
+from course.plots import COLOURS, MARKERS, curves, heatmap
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
@@ -171,4 +171,20 @@ def meetings(tables: Mapping[str, Tensor]) -> Figure:
         axes.grid(False)
     panels[0].set_ylabel("the pool that reads")
     figure.colorbar(image, ax=panels, label="weight on the thing, %")
+    return figure
+
+
+def shares(sizes: Sequence[int], found: Sequence[float]) -> Figure:
+    """Draw the largest share of a softmax over cosines (%) by the number of words: bounds and a model."""
+    n, e = np.array(sizes), np.e
+    lines = {
+        "cosines times 9, at most": 100 / (1 + (n - 1) * e**-18),
+        "cosines, at most": 100 * e / (e + (n - 1) / e),
+        "trained model": np.array(found),
+        "an even share": 100 / n,
+    }
+    figure, axes = plt.subplots(figsize=(7, 3))
+    drawn = {name: (n.tolist(), line.tolist()) for name, line in lines.items()}
+    curves(axes, drawn, x="words of the caption, marks included", y="largest share (%)")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
