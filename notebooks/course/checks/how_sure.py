@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course.checks.comparing import between, equals, holds, like, passed, same
-from course.checks.kinds import break_it, code, compute
+from course.checks.comparing import holds, like, passed, same
+from course.checks.kinds import break_it, code
 from vsecore.experiments.statistics import SIGNIFICANCE, doubts, holm
 
 CASES = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -9.5], [1.0, -2.0, 4.0, 0.5])
@@ -74,20 +74,6 @@ P_VALUES = {
     ),
     "Right. One test asks whether there is a difference, the other whether it is too small to "
     "matter.": passed,
-}
-
-ALARM = 1 - 0.95**20
-
-CHANCE = {
-    "A chance is between 0 and 1.": between(0, 1),
-    "First the chance that a single question raises no false alarm; then that none of twenty does.": equals(
-        ALARM
-    ),
-    "Twenty times a twentieth counts the alarms to expect, not the chance of at least one.": like(
-        1, tolerance=1e-6
-    ),
-    "That is the chance that none of them raises a false alarm.": like(1 - ALARM),
-    "That is right in percent: answer with a share.": like(100 * ALARM, tolerance=0.5),
 }
 
 
@@ -196,7 +182,6 @@ EXERCISES = {
     "04.p_values": code(
         "Two p-values", 12, P_VALUES, p_values, seeds, instead=("ttest_1samp", "ttest_rel"), tolerance=1e-6
     ),
-    "04.chance": compute("Twenty questions", 4, CHANCE, difficulty="easy", tolerance=5e-3),
     "04.holm": code("Holm's correction", 10, HOLM, holm, family, tolerance=1e-8),
     "04.win": break_it("A win out of nothing", 8, BREAK, reference=best_and_worst, inputs=study),
 }

@@ -1,0 +1,188 @@
+"""The figures of notebook 01: captions beside pictures, facts and who says them, and pairs that are true."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+from course.facts import Fact, says
+from course.plots import COLOURS, curves, heatmap, show
+from vsecore import scenes
+from vsecore.scenes import Picture
+
+
+def beside(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[str]], titles: Sequence[str]) -> None:
+    """Show pictures below each other, each with its captions beside it."""
+    figure, grid = plt.subplots(len(pictures), 2, figsize=(8.2, 4.6), width_ratios=[1, 4.4])
+    for (left, right), picture, words, title in zip(grid, pictures, captions, titles, strict=True):
+        left.imshow(picture, interpolation="lanczos")
+        lines = [
+            textwrap.fill(f"{n}  {text}", 82, subsequent_indent="    ") for n, text in enumerate(words, 1)
+        ]
+        right.text(0, 0.5, "\n".join(lines), va="center", linespacing=1.45, transform=right.transAxes)
+        left.set_title(title, fontsize=9, color="0.4")
+        for axes in (left, right):
+            axes.axis("off")
+    show(
+        figure,
+        alt="Pictures, one below the other, each with its captions beside it. The captions of a picture "
+        "differ in what they name, in length, and in how exact they are.",
+    )
+
+
+def who_says_what(picture: Picture) -> None:
+    """Show a picture, its captions, and a chart of its facts against the captions."""
+    found, said = says(picture)
+    figure, panels = plt.subplot_mosaic(
+        [["picture", "facts"], ["captions", "captions"]],
+        figsize=(8.2, 5.4),
+        height_ratios=[2.6, 1],
+        width_ratios=[1, 1.15],
+    )
+    panels["picture"].imshow(scenes.draw(picture.scene, size=224), interpolation="lanczos")
+    lines = [f"{number}  {caption.text}" for number, caption in enumerate(picture.captions, 1)]
+    panels["captions"].text(0.02, 1, "\n".join(lines), va="top", linespacing=1.45)
+    for name in ("picture", "captions"):
+        panels[name].axis("off")
+    axes = panels["facts"]
+    for which, size, colour, label in (
+        (said, 60, COLOURS[0], "says it"),
+        (~said, 8, "0.75", "leaves it out"),
+    ):
+        fact, caption = np.nonzero(which)
+        axes.scatter(caption, fact, s=size, color=colour, label=label, zorder=3)
+    axes.set_yticks(range(len(found)), [words for _, words, _ in found], fontsize=9)
+    for tick, heard in zip(axes.get_yticklabels(), (said.sum(1) > 0).tolist(), strict=True):
+        tick.set_color("0.1" if heard else COLOURS[1])
+    axes.set_xticks(range(5), list("12345"))
+    axes.set(xlabel="caption", ylim=(len(found) - 0.5, -0.5), xlim=(-0.5, 4.5))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=2)
+    show(
+        figure,
+        alt="A picture, its five captions, and a chart of its facts against the captions: a large dot "
+        "where a caption says a fact. No caption says all, and some facts, in orange, have no large "
+        "dot at all.",
+    )
+
+
+def page(picture: Picture) -> str:
+    """Return the captions of a picture as HTML, with its facts and who says them folded below."""
+    lines = "".join(f"<li>{html.escape(caption.text)}</li>" for caption in picture.captions)
+    found, said = says(picture)
+    rows = "".join(_row(fact, by) for fact, by in zip(found, said, strict=True))
+    silent = int((~said.any(1)).sum())
+    return (
+        f"<ol style='margin: 0; padding-left: 1.4em'>{lines}</ol><details style='margin-top: .8em'>"
+        f"<summary style='display: list-item; cursor: pointer'>{len(found)} facts, and who says them; "
+        f"{silent} are said by nobody</summary>"
+        f"<table style='margin: .4em 0; line-height: 1.35'>{rows}</table></details>"
+    )
+
+
+def _row(fact: Fact, by: np.ndarray) -> str:
+    dots = ("<b>●</b>" if one else "<span style='opacity: .3'>·</span>" for one in by)
+    cells = "".join(f"<td style='padding: 0 .5em; text-align: center'>{dot}</td>" for dot in dots)
+    return f"<tr><td style='text-align: left'>{fact[1]}</td>{cells}</tr>"
+
+
+def shares(table: np.ndarray, kinds: Sequence[str], annotators: Sequence[str]) -> None:
+    """Show which percentage of the facts of each kind each annotator says; the last row is all together."""
+    figure, axes = plt.subplots(figsize=(8, 3.6))
+    heatmap(axes, table, x="kind of fact", y="", label="said (%)")
+    axes.set_xticks(range(len(kinds)), kinds)
+    axes.set_yticks(range(len(table)), [*annotators, "any of the five"])
+    axes.axhline(len(table) - 1.5, color="white", linewidth=4)
+    for (row, column), share in np.ndenumerate(table):
+        colour = "black" if share > 55 else "white"
+        axes.text(column, row, f"{share:.0f}", ha="center", va="center", color=colour)
+    show(
+        figure,
+        alt="A table in colours: the share of the facts of each kind that each of the five annotators "
+        "says, and that any of them says. Together the five name nearly every thing, every place "
+        "and count, but only a part of sizes, relations and facings.",
+    )
+
+
+def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -> None:
+    """Show pictures, some of their captions as (picture, caption), and a line for each pair that is true."""
+    figure, axes = plt.subplots(figsize=(8.4, 5.2))
+    for level, picture in enumerate(pictures):
+        drawn = scenes.draw(picture.scene, size=224)
+        axes.imshow(drawn, extent=(0, 1.9, 2 * level + 1.9, 2 * level), interpolation="lanczos")
+    for height, (owner, number) in enumerate(picked):
+        caption = pictures[owner].captions[number]
+        axes.text(5.1, height + 0.45, caption.text, va="center")
+        for level, picture in enumerate(pictures):
+            if scenes.holds(caption.form, picture.scene):
+                colour, dash = (COLOURS[0], "-") if level == owner else (COLOURS[1], "--")
+                axes.plot([2, 5], [2 * level + 0.95, height + 0.45], color=colour, linestyle=dash)
+    axes.set(xlim=(0, 10.4), ylim=(len(picked) - 0.05, -0.05), aspect="equal")
+    axes.axis("off")
+    axes.plot([], [], color=COLOURS[0], label="written for it")
+    axes.plot([], [], color=COLOURS[1], linestyle="--", label="true of it, and called false")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncol=2)
+    show(
+        figure,
+        alt="Three beaches with umbrellas on the left, six captions on the right. Solid lines join each "
+        "caption to the picture that it was written for; dashed lines join captions to other "
+        "pictures of which they are true as well: umbrella on the beach is true of all three.",
+    )
+
+
+def relevance(truth: np.ndarray, own: np.ndarray) -> None:
+    """Show which caption is true of which picture, (Nc, Ni) each, with the own pairs in another colour."""
+    figure, axes = plt.subplots(figsize=(8.4, 2.6))
+    seen = (truth.astype(int) + own).T  # (Ni, Nc)   0 false, 1 true, 2 own
+    axes.imshow(seen, aspect="auto", cmap=ListedColormap(["#f2f2f0", COLOURS[1], COLOURS[0]]))
+    axes.grid(False)
+    axes.set(xlabel="captions, five a picture", ylabel="pictures")
+    for colour, name in ((COLOURS[0], "own"), (COLOURS[1], "true, and called false")):
+        axes.scatter([], [], marker="s", color=colour, label=name)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=2)
+    show(
+        figure,
+        alt="Pictures as rows, captions as columns. A blue staircase runs down the diagonal: each "
+        "picture with its five captions. Around it lie orange cells: true pairs of a caption with a "
+        "foreign picture.",
+    )
+
+
+def called_false(shares: Mapping[str, tuple[float, float, float]]) -> None:
+    """Show a share for each annotator, in percent, with the ends of its interval."""
+    figure, axes = plt.subplots(figsize=(6.4, 2.5))
+    for row, (low, middle, high) in enumerate(shares.values()):
+        axes.plot([low, high], [row, row], color=COLOURS[0])
+        axes.plot(middle, row, "o", color=COLOURS[0])
+    axes.set_yticks(range(len(shares)), list(shares))
+    axes.set(xlabel="true pairs called false (%)", ylim=(len(shares) - 0.5, -0.5))
+    axes.grid(axis="y", visible=False)
+    said = "; ".join(f"{name}: {one[1]:.0f} %" for name, one in shares.items())
+    show(
+        figure,
+        alt="A dot with its interval for each annotator: the share of the true pairs of its captions "
+        f"that the protocol calls false. {said}.",
+    )
+
+
+def by_batch(sizes: Sequence[int], lines: Mapping[str, Sequence[float]], counted: Sequence[float]) -> None:
+    """Show the share of captions that meet a false negative, by the size of the batch, and counted ones."""
+    figure, axes = plt.subplots(figsize=(6, 3.3))
+    named = {name: (sizes, line) for name, line in lines.items()}
+    curves(axes, named, x="pictures in a batch, B", y="captions that meet\na false negative (%)")
+    axes.scatter(
+        sizes, counted, s=46, color="black", marker="x", zorder=3, label="all, counted in drawn batches"
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.legend(fontsize=8.5)
+    show(
+        figure,
+        alt="The share of captions with at least one false negative in their batch, against the size of "
+        "the batch: it grows from nearly nothing to a third and more. Crosses, counted in drawn "
+        "batches, lie on the line of all.",
+    )
