@@ -286,7 +286,7 @@ pooled, W = trained_on(with_pools, random_pools, enough)
 # Here are the eight pools on the picture from above and on its caption. The stronger a box is coloured, the larger its weight; below each
 # picture stand the two words with the largest weights. (The marks *start* and *end* frame every caption, and they are nodes too.)
 
-# %%
+# %% tags=["hide-input"]
 few = dataset.dev.subset(min(300, len(dataset.dev)))
 pictures = torch.from_numpy(np.array(few.pictures, dtype=np.float32))  # (Ni, N, F)
 counts = few.picture_counts
