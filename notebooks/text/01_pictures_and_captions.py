@@ -603,6 +603,11 @@ Markdown(table(["right by", "captions of a picture", "pictures of a caption"], k
 # than COCO, but its numbers are of the same order as ECCV Caption's. So false negatives are no oddity of a drawn world.
 # [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | five captions a picture, each right for its owner, {cite}`hodosh2013framing` | `own` | `Split.owner`, `vsecore.evaluation.ranks` |
+# | a sentence is true of a scene | `true_of` | `vsecore.scenes.holds` |
+#
 # ## Summary
 #
 # - A caption says a fact if changing that fact alone makes the caption false.

@@ -671,6 +671,12 @@ joint_space.benchmarks()
 # VSRN has the lowest rsum of the three and the highest mAP@R from text to picture. But VSRN is one of the five systems that proposed the
 # pairs, and the authors warn that a proposer's pairs are confirmed more often.
 #
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | ranks {cite}`hodosh2013framing` | `caption_ranks`, `picture_ranks` | `vsecore.evaluation.ranks` |
+# | R@k, median and mean rank | `table_row` | `vsecore.evaluation.evaluate` |
+# | mAP@R {cite}`musgrave2020reality` | `average_precision_at_r` | `vsecore.evaluation.map_at_r` |
+#
 # ## Summary
 #
 # - On the unit sphere the nearest is the most similar, and the cosine is all we need to compare.

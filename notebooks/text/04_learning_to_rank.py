@@ -186,7 +186,12 @@ def hardest_negative(S, positives, margin=0.2):  # (B, C), (B, C) -> ()
 # the best negative may well be below zero.
 # ````
 #
-# The package has both losses in one function. It must give the same numbers on any matrix:
+# | paper | in this notebook | in the package |
+# | --- | --- | --- |
+# | eq. (5) | `all_negatives` | `vsecore.losses.triplet` |
+# | eq. (6) | `hardest_negative` | `vsecore.losses.triplet` |
+#
+# The package must give the same numbers:
 
 # %%
 torch.manual_seed(seed)
@@ -605,7 +610,7 @@ def verdict(mean, margin, equal, far):
 # %% [markdown]
 # ## A win out of nothing
 #
-# No test helps if we look at the results first and then choose what to report. Let us do that on purpose.
+# No test helps if we look at the results first and then choose what to report. Let us do so.
 #
 # ```{exercise} A win out of nothing
 # :label: ex-04-win
@@ -739,8 +744,8 @@ lesson.finding(
 course.scoreboard("04")
 
 # %% [markdown]
-# VSE++, with an epoch of all negatives first, is about 120 above the linear map. (It is higher than in the last section because it sees
-# regions, and four times as many pictures. The paper's sum for 1,000 photographs of Flickr30K, 409.8, cannot be compared.)
+# VSE++, with an epoch of all negatives first, is about 120 above the linear map. (The last section had no
+# regions, and a quarter of the pictures. The paper's sum for 1,000 photographs of Flickr30K, 409.8, cannot be compared.)
 #
 # ## Summary
 #
@@ -752,6 +757,5 @@ course.scoreboard("04")
 #
 # ## Where to read on
 #
-# - *Semi-hard* negatives: {cite}`schroff2015facenet`. The sum over all: {cite}`kiros2014unifying`. How many seeds a benchmark needs:
-#   {cite}`bouthillier2021variance`.
+# - *Semi-hard* negatives: {cite}`schroff2015facenet`. How many seeds are needed: {cite}`bouthillier2021variance`.
 # - [Relations](05_relations.ipynb): what a mean forgets.
