@@ -109,7 +109,15 @@ def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: n
         of_side = of_captions if name == "captions" else ~of_captions
         for slot in np.unique(slots):
             here = of_side & (slots == slot)
-            axes.scatter(*points[here].T, s=22, marker=marker, linewidths=0, color=COLOURS[slot], zorder=2)
+            axes.scatter(
+                points[here, 0],
+                points[here, 1],
+                s=22,
+                marker=marker,
+                linewidths=0,
+                color=COLOURS[slot],
+                zorder=2,
+            )
     for one in points.reshape(-1, slots.max() + 1, 2):
         axes.plot(*np.concatenate([one, one[:1]]).T, color="0.8", linewidth=0.4, zorder=1)
     axes.set(xticks=[], yticks=[])
@@ -127,7 +135,7 @@ def band(alphas: Sequence[float], values: Sequence[float], hard: float, slots: i
     axes.axvline(16, color="0.5", linestyle=":")
     axes.annotate("the paper's α", (16, max(upper)), (4, -8), textcoords="offset points", fontsize=9)
     axes.set(xscale="log", xlabel="α", ylabel="similarity of one pair")
-    axes.set_xticks([1, 2, 4, 8, 16, 32, 64, 128], [1, 2, 4, 8, 16, 32, 64, 128])
+    axes.set_xticks(ticks := [1, 2, 4, 8, 16, 32, 64, 128], [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.legend(fontsize=9)
     return figure

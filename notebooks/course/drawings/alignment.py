@@ -50,10 +50,10 @@ def named(lesson: Lesson, dataset: Dataset, split: Split, tokenizer: Tokenizer) 
             hits = [number for number, thing in enumerate(things, 1) if thing.kind in KINDS.get(word, ())]
             if hits:
                 found.append((row, places[0], np.isin(np.arange(count), hits)))
-    rows, places, boxes = zip(*found, strict=True) if found else ((), (), ())
+    rows, first, boxes = zip(*found, strict=True) if found else ((), (), ())
     return Named(
         torch.tensor(rows, dtype=torch.long),
-        torch.tensor(places, dtype=torch.long),
+        torch.tensor(first, dtype=torch.long),
         torch.tensor(np.array(boxes)).view(-1, count),
     )
 
@@ -114,10 +114,12 @@ def relations(shares: Mapping[str, Mapping[str, Sequence[float]]], reach: Mappin
 def two_ways() -> Figure:
     """Draw node pooling and node cross-attention, with four nodes of a picture and three of a caption."""
     figure, panels = plt.subplots(1, 2, figsize=(9, 2.8))
-    heights = {"boxes": (0.0, 0.33, 0.67, 1.0), "words": (0.1, 0.5, 0.9)}
+    heights: dict[str, tuple[float, ...]] = {"boxes": (0.0, 0.33, 0.67, 1.0), "words": (0.1, 0.5, 0.9)}
     for axes, title in zip(panels, ("node pooling", "node cross-attention"), strict=True):
-        for (name, up), across, colour, marker in zip(heights.items(), (0, 3), COLOURS, "so", strict=False):
-            axes.plot([across] * len(up), up, marker, color=colour, markersize=9)
+        for (name, places), across, colour, marker in zip(
+            heights.items(), (0, 3), COLOURS, "so", strict=False
+        ):
+            axes.plot([across] * len(places), places, marker, color=colour, markersize=9)
             axes.annotate(name, (across, 1.1), ha="center", color=colour)
         axes.set(title=title, xlim=(-0.5, 3.5), ylim=(-0.2, 1.25))
         axes.axis("off")

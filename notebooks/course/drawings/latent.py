@@ -43,8 +43,8 @@ ARROWS = (
 def overview() -> Figure:
     """Draw both encoders, both losses, and what only training needs."""
     figure, axes = plt.subplots(figsize=(9.2, 3.3))
-    shade = {"fc": "#eef7f3", "ec": COLOURS[2], "linestyle": "--", "lw": 1}
-    axes.add_patch(plt.Rectangle((1.2, -2.1), 8.5, 1.7, **shade))
+    training = plt.Rectangle((1.2, -2.1), 8.5, 1.7, fc="#eef7f3", ec=COLOURS[2], linestyle="--", lw=1)
+    axes.add_patch(training)
     axes.text(9.6, -2.03, "used in training only", ha="right", fontsize=9, color=COLOURS[2])
     for name, (x, y, width, colour) in BOXES.items():
         axes.add_patch(plt.Rectangle((x - width / 2, y - 0.3), width, 0.6, fc=colour, ec="0.3"))

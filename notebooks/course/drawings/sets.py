@@ -108,9 +108,10 @@ def on_circle(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndar
             pair = np.stack([points[0, i], points[1, j]])
             axes.plot(*pair.T, color="0.3", lw=0.4 + 9 * share, alpha=0.45, zorder=1)
     for side, name in enumerate(("picture", "caption")):
-        look = {"s": (90, 26)[side], "marker": MARKERS[side]}
-        axes.scatter(*before[side].T, facecolors="none", edgecolors="0.65", **look)
-        axes.scatter(*points[side].T, color=COLOURS[side], zorder=3 + side, label=name, **look)
+        size, marker = (90, 26)[side], MARKERS[side]
+        (x0, y0), (x, y) = before[side].T, points[side].T
+        axes.scatter(x0, y0, s=size, marker=marker, facecolors="none", edgecolors="0.65")
+        axes.scatter(x, y, s=size, marker=marker, color=COLOURS[side], zorder=3 + side, label=name)
     axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
     axes.set_aspect("equal")
     bare(axes)
@@ -146,8 +147,9 @@ def gaussians(points: np.ndarray, means: np.ndarray, deviations: np.ndarray, nam
         axes.annotate(f"picture {number + 1}", point, (5, 6), textcoords="offset points", fontsize=9)
     for row, (mean, deviation, name) in enumerate(zip(means, deviations, names, strict=True)):
         for times in (1, 2):
-            shape = {"color": COLOURS[row], "alpha": 0.3 / times, "lw": 0}
-            axes.add_patch(Ellipse(tuple(mean), *(2 * times * deviation), **shape))
+            width, height = 2 * times * deviation
+            colour, alpha = COLOURS[row], 0.3 / times
+            axes.add_patch(Ellipse(tuple(mean), width, height, color=colour, alpha=alpha, lw=0))
         axes.plot(*mean, MARKERS[row + 1], color=COLOURS[row], label=name)
     axes.set(xlabel="dimension 1", ylabel="dimension 2")
     axes.set_aspect("equal", adjustable="datalim")

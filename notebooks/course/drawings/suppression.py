@@ -24,8 +24,7 @@ def by_word(auc: Mapping[str, np.ndarray], words: Sequence[str], ordered_by: str
     figure, axes = plt.subplots(figsize=(7.2, 0.19 * len(words) + 1))
     order = np.argsort(auc[ordered_by])
     for style, (name, values) in enumerate(auc.items()):
-        look = {"color": COLOURS[style], "label": name}
-        axes.plot(values[order], range(len(words)), MARKERS[style], **look)
+        axes.plot(values[order], range(len(words)), MARKERS[style], color=COLOURS[style], label=name)
     axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
     axes.axvline(50, color="0.5", linestyle=":")
     axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(48, 101))
