@@ -591,8 +591,7 @@ def holm(p_values, questions):  # a list, a number -> a list
 # ````{solution} ex-04-holm
 # :class: dropdown
 #
-# Sort the *places*, so that each result finds its way back. Questions without an answer count too, so that no later training changes a
-# verdict.
+# Sort the *places*, so that each result finds its way back. Questions without an answer count too.
 # ````
 #
 # Both tests, corrected, give the verdict on a claim that one system is better than another. (*Reproduced* means that it is.)
