@@ -40,6 +40,7 @@ from vsecore import scenes
 from course import plots, slot_maps
 from course.checks import check, exercise
 from course.drawings import sets as drawings
+from course.drawings import system
 from course.widgets import settings_explorer
 from vsecore.losses import soft_contrastive
 from vsecore.recipes import get
@@ -53,6 +54,9 @@ features = "region" if data == "scenes" else "grid"  # boxes of photographs need
 sizes = lesson.pick(smoke=(120, 40, 20), lesson=(600, 150, 20), full=(4000, 500, 1000))
 pictures = lesson.pick(smoke=100, lesson=500, full=1000)
 epochs = lesson.pick(smoke=1, lesson=3, full=20)
+
+# %%
+system(lit="compare")
 
 # %% [markdown]
 # ## One caption, many pictures

@@ -43,6 +43,7 @@ import course
 from vsecore import experiments
 from course import dots, plots, slot_maps
 from course.checks import check, exercise
+from course.drawings import system
 from vsecore.evaluation import evaluate
 from vsecore.recipes import get
 from vsecore.sets import SlotSetPrediction, circular_variance
@@ -62,6 +63,9 @@ size = lesson.pick(smoke=600, lesson=2500, full=len(dataset.train))
 dataset = dataclasses.replace(dataset, train=dataset.train.subset(size))
 epochs = lesson.pick(smoke=1, lesson=2, full=80)
 known = lesson.relevance("dev")  # (Nc, Ni), of scenes
+
+# %%
+system(lit="pool")
 
 # %% [markdown]
 # ## Four vectors for a picture

@@ -42,6 +42,7 @@ from vsecore import scenes
 from course import plots
 from course.checks import check, exercise
 from course.drawings import suppression as drawings
+from course.drawings import system
 from course.marks import Marks
 from vsecore.data.words import tokenize
 from vsecore.evaluation import evaluate
@@ -68,6 +69,9 @@ LITTLE = (
     "a an and are at both by facing for from has have here in is it of on one other see sees so "
     "that the there this to two up we while with"
 )
+
+# %%
+system(lit="learn")
 
 # %% [markdown]
 # ## A mark that gives the answer away

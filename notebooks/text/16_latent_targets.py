@@ -41,6 +41,7 @@ from vsecore import experiments, scenes
 from course import dots, plots
 from course.checks import check, exercise
 from course.drawings import latent as drawings
+from course.drawings import system
 from course.drawings.sets import picture_of
 from course.marks import Marks
 from course.widgets import settings_explorer
@@ -60,6 +61,9 @@ else:
     dataset = lesson.dataset(features)
 epochs = lesson.pick(smoke=1, lesson=4, full=20)
 few = {"training.epochs": lesson.pick(smoke=1, lesson=2, full=5)}
+
+# %%
+system(lit="learn")
 
 # %% [markdown]
 # ## A second opinion on every caption
