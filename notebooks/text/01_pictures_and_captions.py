@@ -123,7 +123,7 @@ check("01.sentence", your_sentence)
 # :class: dropdown
 #
 # The girl, the umbrella that she holds and its colour are enough: among the first 200 pictures no other girl holds a purple umbrella. Most
-# first tries name things that many beaches have; relations and colours narrow faster.
+# first tries name things that many beaches have; colours, and who holds what, narrow faster.
 # ```
 #
 # ## How the world decides

@@ -132,7 +132,7 @@ print("for each of 200 captions, the nearest picture is the most similar one")
 # ## The rank of a caption
 #
 # Look at one column of the matrix. One picture is the caption's own; all others are its negatives. The *rank* of the caption is the number
-# of negatives that score at least as high as its own picture, so the best rank is 0. (In tables, the median and the mean rank are counted
+# of negatives that score at least as high as its own picture, so the best rank is 0. (In tables, the median and the *mean rank* are counted
 # from 1; the ranks themselves are counted from 0 throughout this course.) We need not sort: we count what lies to the right of a line.
 
 # %% tags=["nbval-ignore-output"]
@@ -173,7 +173,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # :class: dropdown
 #
 # Pick the own scores, compare each column with its own, and count. The own picture scores as high as itself and is counted too, so take one
-# away. The usual mistake is `>` in place of `>=`: then ties count for the system.
+# away. The usual mistake is `>` in place of `>=`: then a negative with the same score does not count against the system.
 # ````
 #
 # A picture has several captions of its own. Its rank is that of the *best* of them, and the others are not its negatives.
@@ -227,7 +227,7 @@ print("vsecore.evaluation.ranks agrees with both cells")
 # ## From ranks to a table
 #
 # Every number of the usual table summarises these two lists. *R@k*, recall at k, is the percentage of ranks below k. The *median rank* is
-# the middle of the sorted ranks, rounded down, plus one; the *mean rank* is their mean plus one. Here is the row of a search among the
+# the middle of the sorted ranks, rounded down, plus one; the mean rank is their mean plus one. Here is the row of a search among the
 # first hundred pictures:
 
 
@@ -276,7 +276,7 @@ check("03.median", your_median)
 # - **counting** the negatives that score at least as high, as above;
 # - **counting strictly** those that score higher;
 # - **sorting**, and finding the place of the caption's own picture;
-# - **own first**: put the own score in front of the list and ask whether `argmax` returns position 0. (It does if no score is higher, so by
+# - **own first**: put the own score in front of the list and ask whether `argmax` returns 0. (It does if no score is higher, so by
 #   construction this agrees with counting strictly.)
 
 

@@ -118,11 +118,11 @@ plots.show(
 # %% [markdown]
 # ## Node pooling
 #
-# "Here we take the approach of pooling the nodes into a fixed number P of nodes", says section 2.5.1, and calls the new nodes *pools*. In
-# what follows, $i$ and $j$ count nodes and $k$ counts pools. Pool $k$ owns a learned vector $w_k$, a question that it asks of every element.
+# "Here we take the approach of pooling the nodes into a fixed number P of nodes", says section 2.5.1, and calls the new nodes *pools*. This
+# is *node pooling*. In what follows, $i$ and $j$ count nodes and $k$ counts pools. Pool $k$ owns a learned vector $w_k$, a question that it asks of every element.
 # It gives element $x_j$ the weight $a_{kj}$ and sums:
 #
-# $$a_{kj} = \frac{\exp(w_k \cdot x_j)}{\sum_l \exp(w_k \cdot x_l)}, \qquad p_k = \sum_j a_{kj}\, x_j .$$
+# $$a_{kj} = \frac{\exp(w_k \cdot x_j)}{\sum_i \exp(w_k \cdot x_i)}, \qquad p_k = \sum_j a_{kj}\, x_j .$$
 #
 # Pictures and captions share the same $w_k$. So afterwards both sides have equally many parts, and pool $k$ of a picture has a partner,
 # pool $k$ of a caption.
@@ -424,7 +424,7 @@ lesson.finding("random ones stay apart, and grow alike", untrained + 5 < at_rand
 # The second way needs no pools. Every box asks the words directly and gets a mixture of them, and every word asks the boxes. This is
 # *node cross-attention*. With nodes scaled to length one (section 2.5.2),
 #
-# $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_l \exp(v_i \cdot t_l)} .$$
+# $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_k \exp(v_i \cdot t_k)} .$$
 #
 # In code this is node pooling with other questions: they are not learned, but come from the other side.
 

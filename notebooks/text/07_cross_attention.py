@@ -570,7 +570,7 @@ plots.show(
 #
 # Two mistakes are easy to make, and no error message warns of either: to forget the factor, so that $\lambda_1 = 1$, and to divide over the
 # boxes, not over the words. [Structural alignment](06_structural_alignment.ipynb) shows what a softmax without a factor does: no
-# weight can be more than $e$ times as large as another, if affinities lie between 0 and 1, so no word can look at one box alone.
+# weight can be more than 2.7 times as large as another, if affinities lie between 0 and 1, so no word can look at one box alone.
 #
 # We score the development pictures with each mistake, and also with a model that was trained with $\lambda_1 = 1$ from the start.
 

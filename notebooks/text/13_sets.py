@@ -256,7 +256,7 @@ def heads(x, mask, W1, W2):  # (B, N, D), (B, N) -> (B, K, D)
 #
 # Then the correction is added, and a *layer norm* (LN) brings the sum to a common scale:
 #
-# $$s_k = \mathrm{LN}\bigl(\phi + \sigma(W z_k + b)\bigr).$$
+# $$s_k = \mathrm{LN}\bigl(\phi + \sigma(W z_k)\bigr).$$
 
 
 # %%

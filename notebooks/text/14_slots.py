@@ -303,7 +303,7 @@ check("14.break", your_part)
 # ## Do rivals share better?
 #
 # Does the competition matter? We train the same system with the usual softmax, over the elements, so that every slot weighs the cells by itself. By
-# equation 3, the weights of one slot add up to 1, and we call the sum of the smaller weights of two slots their *overlap*.
+# equation 3, the weights of one slot add up to 1, and we call the sum of the smaller weights of two slots the *overlap of slots*.
 #
 # ```{exercise} Do rivals overlap less?
 # :label: ex-14-rivals

@@ -705,7 +705,7 @@ lesson.finding(
 # ## Sets: MaxSim proposes
 #
 # Some systems keep a set of vectors for each picture (see [Slots](14_slots.ipynb)). The smooth-Chamfer similarity compares all pairs of two sets'
-# vectors, which no index of single vectors can do. But Qdrant and others search sets by MaxSim, which takes the best partner of each vector of the
+# vectors, which no index of single vectors can do. But Qdrant and others search sets by *MaxSim*, which takes the best partner of each vector of the
 # query and adds up. So MaxSim proposes, and the exact similarity ranks. The means of the sets can propose too, or each can propose half. We train a
 # small DivE {cite}`kim2023dive` and ask how many must be proposed to have the ten that smooth-Chamfer puts first.
 
@@ -1009,4 +1009,4 @@ home.cleanup()
 #
 # - The library: {cite}`johnson2021faiss`. Product quantisation and its inverted file: {cite}`jegou2011pq`. Graphs of neighbours: {cite}`malkov2020hnsw`.
 # - Why pictures and captions lie apart: {cite}`liang2022gap`. Codewords learned for the scores that matter: {cite}`guo2020scann`.
-# - Late interaction at scale: {cite}`khattab2020colbert`.
+# - *Late interaction* at scale: {cite}`khattab2020colbert`.
