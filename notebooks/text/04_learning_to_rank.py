@@ -512,8 +512,8 @@ lesson.finding("and ranks better, but far from well", 2 * low < high < rsums["al
 # **Pairs.** Two systems that are trained from the same seed see the same batches. So we subtract seed by seed and look at the *paired
 # differences*. **Interval.** If $n$ differences have the standard deviation $\hat\sigma$, their mean has the standard error
 # $\hat\sigma / \sqrt n$, and the 95 % interval reaches a few of these to either side (how many, Student's t says). **Margin.** A difference
-# may be certain and still too small to matter. We call 1 % of the rsum too small, our *margin of equivalence*, set before we looked at any
-# result. Here are four cases with five seeds each; the grey band is a margin of 5.
+# may be certain and still too small to matter. Our *margin of equivalence*, 1 % of the rsum, was set before any result.
+# Here are four cases with five seeds each; the grey band is a margin of 5.
 
 # %%
 cases = {

@@ -15,7 +15,7 @@
 # # Offline negatives
 #
 # **You will be able to** say how hard the hardest negative of a batch really is, find the hardest negatives of the whole training set with
-# little memory, and check which of them are no negatives at all.
+# little memory, and check which of them are not negatives at all.
 #
 # **You need** the notebook [Learning to rank](04_learning_to_rank.ipynb) and a little probability.
 #
@@ -31,16 +31,15 @@ seed = 0
 
 # %% tags=["hide-input"]
 import math
-import textwrap
-from itertools import pairwise
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
 import course
 from vsecore import records, scenes
 from course import plots
+from course.checks import check, exercise
+from course.drawings import offline as draw
 from vsecore.data.offline_negatives import OfflineNegatives, draw_offline
 from vsecore.mining import mine_offline_negatives
 from vsecore.paths import results
@@ -49,6 +48,13 @@ from vsecore.training import encode
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
+features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+quick = {"dim": 128, "text.encoder.word_dim": 64}
+short = {"epochs": 2, "learning_rate": 2e-3, "warmup_steps": 0, "schedule": "cosine"}
+quick |= {f"training.{name}": value for name, value in short.items()}
+recipe = get(f"vsepp_{features}_gru", lesson.pick(smoke=quick, lesson=quick, full={}))
+batch_size = recipe.training.batch_size
+course.drawings.system("learn")
 
 # %% [markdown]
 # ## A harder negative
@@ -60,13 +66,8 @@ plots.house_style()
 # We train a first round, VSE++ on regions for two epochs, and let the package search. Below you will write that search yourself.
 
 # %%
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
 dataset = lesson.dataset(features)
 train, owner = dataset.train, torch.from_numpy(dataset.train.owner)  # (Nc,)
-quick = {"dim": 128, "text.encoder.word_dim": 64}
-short = {"epochs": 2, "learning_rate": 2e-3, "warmup_steps": 0, "schedule": "cosine"}
-quick |= {f"training.{name}": value for name, value in short.items()}
-recipe = get(f"vsepp_{features}_gru", lesson.pick(smoke=quick, lesson=quick, full={}))
 run = lesson.trained(recipe, dataset)
 v, t = (side.vectors for side in encode(run.model, train, run.tokenizer))  # (Ni, D), (Nc, D)
 mined = mine_offline_negatives(v, t, owner)
@@ -78,10 +79,24 @@ for kind, of, rows in (
 
 # %% [markdown]
 # Negatives from the batch are *online negatives*: they are found while we train. Those from the whole set are *offline negatives*, and
-# looking for them is called *mining*. Here are both, for a caption and for a picture.
+# looking for them is called *mining*. To compare them we need batches as in training: different pictures, each with one of its captions.
+
+
+# %%
+def random_pairs(
+    generator, size=batch_size, split=train
+):  # rows of pictures and captions, (B,) each
+    pictures = torch.randperm(len(split), generator=generator)[:size]  # (B,)
+    counts = torch.from_numpy(split.caption_counts)[pictures]  # (B,)
+    which = (torch.rand(len(pictures), generator=generator) * counts).long()  # (B,)
+    captions = torch.from_numpy(split.captions_of(pictures.numpy()))  # of all of them
+    return pictures, captions[counts.cumsum(0) - counts + which]
+
+
+# %% [markdown]
+# Here are both kinds of negatives, for a caption and for a picture.
 
 # %% tags=["hide-input"]
-batch_size = recipe.training.batch_size
 made = scenes.pictures("train", len(train)) if data == "scenes" else []
 few_pictures, few_captions = min(200, len(train)), min(1000, len(train.captions))
 
@@ -98,16 +113,6 @@ def truth_of(captions, pictures) -> torch.Tensor | None:
 every_caption, every_picture = range(len(train.captions)), range(len(train))
 true_of_captions = truth_of(range(few_captions), every_picture)  # (1000, Ni)
 true_of_pictures = truth_of(every_caption, range(few_pictures))  # (Nc, 200)
-
-
-def random_pairs(generator, size=None, split=None):
-    """A batch of different pictures, each with one of its captions: rows (B,) of both. None: as in training."""
-    size, split = size or batch_size, split or train
-    pictures = torch.randperm(len(split), generator=generator)[:size]  # (B,)
-    counts = torch.from_numpy(split.caption_counts)[pictures]  # (B,)
-    which = (torch.rand(len(pictures), generator=generator) * counts).long()  # (B,)
-    captions = torch.from_numpy(split.captions_of(pictures.numpy()))  # of all of them
-    return pictures, captions[counts.cumsum(0) - counts + which]
 
 
 def all_false(truth, rows) -> torch.Tensor:
@@ -144,29 +149,12 @@ own = torch.arange(few_pictures)[:, None] == owner  # (200, Nc)
 truth = None if true_of_pictures is None else true_of_pictures.T
 picture, of_picture = clearest(v[:few_pictures] @ t.T, batch_captions, own, mined.texts, truth)
 
-kinds = ["its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd"]
-shown = [int(owner[asked]), *of_caption]
-figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(10.5, 5))
-for axes, image, kind in zip(
-    [panels[one] for one in "abcde"], lesson.pictures("train", shown), kinds, strict=True
-):
-    axes.imshow(image, interpolation="lanczos")
-    axes.set_xlabel(kind, fontsize=9)
-panels["a"].set_title(textwrap.fill(train.captions[asked], 110), fontsize=10)
-panels["f"].imshow(lesson.pictures("train", [picture])[0], interpolation="lanczos")
-first_own = int((owner == picture).nonzero()[0])
-lines = [first_own, *of_picture]
-for place, (row, kind) in enumerate(zip(lines, kinds, strict=True)):
-    panels["g"].text(0.0, 0.9 - 0.2 * place, kind, fontsize=9, color="0.4")
-    panels["g"].text(0.16, 0.9 - 0.2 * place, train.captions[row], fontsize=9)
-for axes in panels.values():
-    axes.grid(False)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-plots.show(
-    figure,
-    alt="Above, a caption with five pictures: its own, the hardest of a batch, and the three hardest of the whole training set, of which "
-    "the caption is not true. The last three differ from its own in a detail. Below, a picture with five captions of the same kinds.",
+own_first = int((owner == picture).nonzero()[0])
+draw.harder(
+    train.captions[asked],
+    lesson.pictures("train", [int(owner[asked]), *of_caption]),
+    lesson.pictures("train", [picture])[0],
+    [train.captions[row] for row in (own_first, *of_picture)],
 )
 
 # %% [markdown]
@@ -175,7 +163,7 @@ plots.show(
 #
 # ## Where the hardest of a batch stands
 #
-# How hard is an online negative, seen from the whole set? Sort all $N$ negatives of a picture, the hardest first, and count their *places*
+# How hard is an online negative, compared with the whole training set? Sort all $N$ negatives of a picture, the hardest first, and count their *places*
 # from 1. A batch holds $n$ of them, drawn at random, and picks the one that stands first.
 #
 # ```{exercise} Where does it stand?
@@ -186,51 +174,29 @@ plots.show(
 # ```
 
 # %%
-from course.checks import check
-
 your_prediction = "156"  # your part: "16", "156", "1,560" or "7,800"
 check("08.place", your_prediction)
 
 # %% [markdown]
-# ````{solution} ex-08-place
-# :class: dropdown
-#
-# About 156. The reason follows.
-# ````
-#
 # Here is why, in a picture. The $n$ drawn negatives cut the sorted list into $n + 1$ gaps, and all gaps have the same length on average. To
 # see this, add one bead to the list and bend it into a ring. Choose $n + 1$ of its beads at random, and cut the ring at any one of them: now the
 # others are a random draw from a list. On the ring all $n + 1$ gaps are alike, so they are alike in the list too.
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(8.6, 1.7))
-listed, drawn = 29, (5, 11, 14, 20, 26)
-edges = [0, *drawn, listed + 1]
-for number, (low, high) in enumerate(pairwise(edges), 1):
-    axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
-    axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
-for place in range(1, listed + 1):
-    face = plots.COLOURS[1] if place in drawn else "white"
-    axes.plot(place, 0, "o", color=plots.COLOURS[1], markerfacecolor=face, markersize=7)
-labels = {1: "place 1", drawn[0]: "the hardest\nof the batch", listed: f"place N = {listed}"}
-for place, label in labels.items():
-    arrow = {"arrowstyle": "->", "color": "0.4"}
-    axes.annotate(
-        label, (place, -0.1), (place, -0.9), ha="center", fontsize=8, arrowprops=arrow
-    )
-axes.set(xlim=(-0.5, listed + 1.5), ylim=(-1.1, 0.8))
-axes.axis("off")
-plots.show(
-    figure,
-    alt="A row of circles, the negatives from the hardest to the easiest. Five are filled: a batch has drawn them. They cut the row into six "
-    "gaps. The first filled circle is the hardest of the batch.",
-)
+draw.gaps()
 
 # %% [markdown]
 # The $N - n$ negatives that were not drawn fill $n + 1$ gaps, so $\frac{N - n}{n + 1}$ of them stand before the first drawn one. Its place
 # is one more than that:
 #
 # $$\frac{N - n}{n + 1} + 1 = \frac{N + 1}{n + 1} .$$
+#
+# ````{solution} ex-08-place
+# :class: dropdown
+#
+# $\frac{19{,}995 + 1}{127 + 1}$ is about 156. The usual guess is too small: a batch seems large, but it holds fewer than one in a hundred of
+# the negatives.
+# ````
 #
 # The model does not appear in this formula. However well it is trained, the batch reaches no further up the list.
 #
@@ -248,10 +214,8 @@ plots.show(
 # `math.comb(n, k)` counts the ways to draw. Count those that miss all of the hardest.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("08.chance")
 def chance(top, among, drawn):  # whole numbers -> between 0 and 1
     # your part
@@ -302,36 +266,8 @@ found = {name: torch.cat(each).double() for name, each in found.items()}
 # %% tags=["hide-input"]
 most = {"captions": len(train.captions) - 5, "pictures": len(train) - 1}
 drawn = batch_size - 1
-figure, axes = plt.subplots(figsize=(7.4, 3.7))
-coco = 5 * (113_287 - 1)
-tops = np.unique(np.geomspace(1, 20_000, 60).astype(int))
-for style, (name, N) in enumerate((most | {"captions of COCO": coco}).items()):
-    reach = [top for top in tops if top <= N - drawn]
-    exact = [100 * chance(int(top), N, drawn) for top in reach]
-    axes.plot(
-        reach, exact, plots.DASHES[style], color=plots.COLOURS[style], label=f"{name}, exact"
-    )
-    if name in found:
-        some = reach[::6]
-        seen = [100 * (found[name] <= top).double().mean().item() for top in some]
-        axes.plot(
-            some,
-            seen,
-            plots.MARKERS[style],
-            color=plots.COLOURS[style],
-            label=f"{name}, our model",
-        )
-axes.axvline(100, color="0.6", linestyle=":")
-axes.set(
-    xscale="log", xlabel="top k of the whole training set", ylabel="batches that reach it (%)"
-)
-axes.legend(loc="upper left", fontsize=8)
-plots.show(
-    figure,
-    alt="The share of batches whose hardest negative is among the top k of the whole training set, against k on a logarithmic axis. For "
-    "captions and for pictures of our training set the points of the model lie on the exact lines. The line of COCO's captions lies far "
-    "below: a few percent at k = 100.",
-)
+among = most | {"captions of COCO": 5 * (113_287 - 1)}
+draw.reach(chance, among, drawn, {name: each.numpy() for name, each in found.items()})
 
 # %% tags=["nbval-ignore-output"]
 for name, N in most.items():
@@ -356,10 +292,8 @@ for name, N in most.items():
 # minus infinity. `owner`, (Nc,), is the picture of each caption.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("08.own")
 def hide_own(scores, first, owner):  # (b, Nc), a row, (Nc,) -> (b, Nc)
     # your part
@@ -391,10 +325,8 @@ def hide_own(scores, first, owner):  # (b, Nc), a row, (Nc,) -> (b, Nc)
 # Join the old best and the block with `torch.cat`, and take `topk`. `gather` looks up the pictures' numbers.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("08.merge")
 def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two of (Nc, k)
     # your part
@@ -420,10 +352,8 @@ def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two
 # pictures, (Nc, `pictures`). Multiply each block once. You may use `hide_own` and `merge`.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("08.mine")
 def mine(images, captions, owner, texts=300, pictures=60, block=250):
     # your part
@@ -471,10 +401,8 @@ print("vsecore.mining finds negatives with the same scores, in both directions")
 # `texts`, (Ni, k), holds rows of captions for each picture. Return whether any picture's list holds a caption of its own.
 # ```
 
+
 # %%
-from course.checks import exercise
-
-
 @exercise("08.break")
 def holds_own(texts, owner):  # (Ni, k), (Nc,) -> True or False
     # your part
@@ -514,7 +442,7 @@ lesson.finding("many of the four hardest are the picture's own", bool(own_share 
 #
 # ## How many of them are true?
 #
-# Hiding a picture's own captions is all that the data allow. But a caption that was written for another picture may be true of this one. For
+# The data only tell us which captions are a picture's own, and hiding those is all that a miner can do. But a caption that was written for another picture may be true of this one. For
 # photographs nobody knows; for our scenes we do. Here is a caption with its own picture and its four hardest negatives.
 
 # %% tags=["hide-input"]
@@ -541,38 +469,22 @@ if made:
 # A frame and a tick mark the pictures of which the caption is true. We picked this example, so how common is it? We count how many of the
 # hardest $k$ are true, for the captions of pictures and for the pictures of captions.
 
-# %% tags=["hide-input"]
-depths = [1, 3, 10, 30, 60, 100, 300]
 
-
-def true_shares(truth, rows) -> dict[int, float]:
-    """How many of the hardest k are true of their anchors, in percent, for each depth k; rows (n, k)."""
+# %%
+def true_shares(truth, rows):  # (n, N), (n, k) -> {depth: % of the hardest that are true}
     right = truth.gather(1, torch.from_numpy(rows[: len(truth)]).long()).double()  # (n, k)
-    return {
-        depth: 100 * right[:, :depth].mean().item()
-        for depth in depths
-        if depth <= rows.shape[1]
-    }
+    depths = [depth for depth in (1, 3, 10, 30, 60, 100, 300) if depth <= rows.shape[1]]
+    return {depth: 100 * right[:, :depth].mean().item() for depth in depths}
 
 
+# %% tags=["hide-input"]
 if made:
-    figure, axes = plt.subplots(figsize=(7, 3.5))
     shares = {
         "captions of a picture": true_shares(true_of_pictures.T, mined.texts),
         "pictures of a caption": true_shares(true_of_captions, mined.pictures),
     }
-    lines = {name: (list(each), list(each.values())) for name, each in shares.items()}
-    plots.curves(axes, lines, x="the hardest k", y="true of their anchor (%)")
     chance_true = 100 * true_of_captions.double().mean().item()
-    axes.axhline(chance_true, color="0.5", linestyle=":", linewidth=1)
-    axes.text(1, chance_true + 0.4, "all pairs", fontsize=8, color="0.3")
-    axes.set(xscale="log", ylim=(0, None), xticks=depths, xticklabels=depths)
-    axes.minorticks_off()
-    plots.show(
-        figure,
-        alt="The share of mined negatives that are true of their anchor, against how many of the hardest are counted. Both lines, captions "
-        "of a picture and pictures of a caption, begin at more than a fifth and fall with depth, far above the share among all pairs.",
-    )
+    draw.true_share(shares, chance_true)
 
 # %% tags=["nbval-ignore-output"]
 if made:
@@ -594,7 +506,7 @@ if made:
 # %% [markdown]
 # The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
 # list but draws from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both
-# weaken the push against what is true. In a longer list, a smaller share is true, but the negatives are easier: its length is a compromise.
+# weaken the push against what is true. Longer lists contain fewer true pairs but easier negatives, so the length is a compromise.
 #
 # ## Near duplicates make them harder
 #
@@ -635,25 +547,7 @@ for share in (0.0, 0.5, 0.9) if made else ():
     *means, right = leads(split, truth)
     knob[share] = dict(zip(LEADS, means, strict=True)) | {"true": 100 * right}
 if knob:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), width_ratios=[1.5, 1])
-    across = list(knob)
-    series = {
-        f"over the hardest of {key}": (across, [one[key] for one in knob.values()])
-        for key in LEADS
-    }
-    plots.curves(left, series, x="near_duplicates", y="mean lead in similarity")
-    left.axhline(0, color="0.5", linewidth=1)
-    left.set_ylim(None, 0.24)
-    left.legend(loc="upper right", fontsize=8)
-    shares = {"": (across, [one["true"] for one in knob.values()])}
-    plots.curves(right, shares, x="near_duplicates", y="the hardest of all is true (%)")
-    right.set_ylim(0, 100)
-    plots.show(
-        figure,
-        alt="Left: the mean lead of a caption's own picture, against the share of near duplicates. The lead over the hardest of a batch is "
-        "largest, that over the hardest of all is smallest and falls, and that over the hardest that is really false lies between them. Right: "
-        "how often the hardest of all is true, which rises steeply.",
-    )
+    draw.near_duplicates(knob, LEADS)
 
 # %% tags=["nbval-ignore-output"]
 if knob:
@@ -684,12 +578,12 @@ if knob:
     lesson.finding("more and more are true", true[0] + 10 < true[1] < true[2] - 10)
 
 # %% [markdown]
-# Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. The more of
-# them there are, the more often even a small batch holds a picture together with a near duplicate, so the hardest of a batch follows.
+# Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. With many near
+# duplicates, even a small batch often contains one, so the online negatives get harder too.
 #
-# Now compare the two lower lines. Where the line of all falls and the line of those that are false hardly does, the knob has made negatives
-# true rather than hard. A caption seldom names the one fact in which two pictures differ, so it is often true of both. On photographs
-# nobody can draw the line of those that are false, so nobody can tell a hard negative from a caption that is true.
+# Now compare the two lower lines. The lead over all negatives falls, but the lead over the truly false ones hardly does. So most of the near
+# duplicates are not harder negatives but right answers: a caption seldom names the one fact in which two pictures differ, so it is often true of
+# both. On photographs this curve cannot be drawn, so nobody can tell a hard negative from a caption that is true.
 #
 # ## What mining costs
 #
@@ -701,8 +595,6 @@ if knob:
 # ```
 
 # %%
-from course.checks import check
-
 your_gigabytes = 113_287 * 566_435 * 4 / 1e9  # your part: one number
 check("08.bill", your_gigabytes)
 
@@ -742,8 +634,8 @@ print(f"{ratio:.1f} times as long as the product alone ({measured.device})")
 # %% [markdown]
 # The product is computed once, between the two rounds. If each side has one vector, it is most of the work. Some systems, such as SCAN and
 # BFAN, compare all words with all boxes, for every picture and every caption, which takes far longer. The paper trains them with the lists
-# of another model, VSRN, which has one vector for each side. A list says which items are alike; it need not come from the model that
-# learns from it.
+# of another model, VSRN, which has one vector for each side. The list only records which items are easily confused, so another
+# model can make it.
 #
 # ## A fresh draw in each epoch
 #
@@ -807,9 +699,17 @@ lesson.finding(
 
 # %% [markdown]
 # With the paper's 300 captions, the answer is no: the lead over an offline negative is no smaller than that over the hardest of a batch. The
-# formula says why. A draw from 300 stands at place 150 on average, and the hardest of a batch, among 19,995 captions, at about 156. So at this
-# size AOQ's premise does not hold with the paper's list. Offline negatives are harder than online ones only if the training set is larger, as COCO
-# is, or the list shorter.
+# formula says why. A draw from the first $k$ stands at place $\frac{k + 1}{2}$ on average, so a draw from 300 stands at about place 150. The hardest
+# of a batch, among 19,995 captions, stands at about 156. So at this size AOQ's premise does not hold with the paper's list: its negatives are no
+# harder than those that a batch finds for nothing. On COCO the same list is very different, because there the hardest of a batch stands at
+# about place 4,400.
+#
+# Offline negatives are harder than online ones only if
+#
+# $$\frac{k + 1}{2} < \frac{N + 1}{n + 1} .$$
+#
+# We say that such a list has a *fair length*. For a fair test of AOQ we must shorten the list as the training set shrinks. But a shorter list also
+# holds more captions that are true, as we saw above. The next notebook trains with both.
 #
 # ## Change one thing
 #
@@ -830,8 +730,6 @@ for name, values in {"as it was": usual, "changed": changed}.items():
     print(f"100 × lead, {name}: over offline {values[0]:.1f}, over online {values[1]:.1f}")
 
 # %%
-from course.checks import check
-
 your_expectation = "A shorter list is harder, so the lead shrinks."  # your part: before
 your_finding = f"It goes from {usual[0]:.0f} to {changed[0]:.0f}."  # your part: after
 check("08.explore", (your_expectation, your_finding))
@@ -840,7 +738,8 @@ check("08.explore", (your_expectation, your_finding))
 # ````{solution} ex-08-explore
 # :class: dropdown
 #
-# There is no right answer; this is one example. A draw from 30 captions stands at place 15 or 16 on average, ten times as high as before.
+# There is no single answer; this is one example. A draw from 30 captions stands at place 15.5 on average, ten times as high as one from 300, so
+# the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
 #
 # How hard a negative is says nothing yet about how much it teaches: for that you must train
 # with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions end within half a point of each other in every recall.
@@ -859,7 +758,7 @@ check("08.explore", (your_expectation, your_finding))
 # - The hardest of $n$ negatives drawn from $N$ stands at place $\frac{N+1}{n+1}$ on average, whatever the model.
 # - Mining reads the matrix of similarities block by block: rows are complete at once, columns keep a running best.
 # - The harder a negative is, the more likely it is true of its anchor after all, and only a world with known truth shows it.
-# - A miner that forgets siblings does not crash; a test of what its lists hold finds it.
+# - With 20,000 captions, a draw from 300 (place 150) is no harder than the hardest of a batch (place 156), so a fair list must be shorter.
 #
 # ## Where to read on
 #

@@ -564,9 +564,9 @@ lesson.finding("heads that begin apart do not", apart > 1)
 #
 # PCME's own answer to ambiguity is a *Gaussian* for each picture and caption: a mean $\mu$, and a variance $\sigma^2$ for each dimension. Its set consists of $J$
 # points drawn from the Gaussian. But how can a gradient pass through a random draw? By the *reparametrisation trick*: only the noise is
-# random, and the point is a differentiable function of mean and deviation.
+# random, and the point is a differentiable function of mean and deviation. All entries of the noise $\varepsilon_j$ are standard normal:
 #
-# $$z_j = \mu + \sigma \odot \varepsilon_j, \qquad \varepsilon_j \sim \mathcal{N}(0, I).$$
+# $$z_j = \mu + \sigma\, \varepsilon_j .$$
 #
 # ```{exercise} Points of a Gaussian
 # :label: ex-13-sample

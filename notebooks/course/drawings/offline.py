@@ -1,0 +1,127 @@
+"""The drawings of notebook 08: harder negatives, gaps, reach, true negatives, near duplicates."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course.plots import COLOURS, DASHES, MARKERS, curves, show
+
+KINDS = ("its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd")
+
+
+def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captions: Sequence[str]) -> None:
+    """Show a caption with five pictures and a picture with five captions: its own and four negatives."""
+    figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(10.5, 5))
+    for name, pixels, kind in zip("abcde", five, KINDS, strict=True):
+        panels[name].imshow(pixels, interpolation="lanczos")
+        panels[name].set_xlabel(kind, fontsize=9)
+    panels["a"].set_title(textwrap.fill(caption, 110), fontsize=10)
+    panels["f"].imshow(picture, interpolation="lanczos")
+    for place, (said, kind) in enumerate(zip(captions, KINDS, strict=True)):
+        panels["g"].text(0.0, 0.9 - 0.2 * place, kind, fontsize=9, color="0.4")
+        panels["g"].text(0.16, 0.9 - 0.2 * place, said, fontsize=9)
+    for axes in panels.values():
+        axes.grid(False)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+    show(
+        figure,
+        alt="Above, a caption with five pictures: its own, the hardest of a batch, and the three hardest "
+        "of the whole training set, of which the caption is not true. The last three differ from its "
+        "own in a detail. Below, a picture with five captions of the same kinds.",
+    )
+
+
+def gaps(listed: int = 29, drawn: Sequence[int] = (5, 11, 14, 20, 26)) -> None:
+    """Show a sorted list of negatives, cut into gaps by those that a batch has drawn."""
+    figure, axes = plt.subplots(figsize=(8.6, 1.7))
+    for number, (low, high) in enumerate(pairwise([0, *drawn, listed + 1]), 1):
+        axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
+        axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
+    for place in range(1, listed + 1):
+        face = COLOURS[1] if place in drawn else "white"
+        axes.plot(place, 0, "o", color=COLOURS[1], markerfacecolor=face, markersize=7)
+    labels = {1: "place 1", drawn[0]: "the hardest\nof the batch", listed: f"place N = {listed}"}
+    arrow = {"arrowstyle": "->", "color": "0.4"}
+    for place, label in labels.items():
+        axes.annotate(label, (place, -0.1), (place, -0.9), ha="center", fontsize=8, arrowprops=arrow)
+    axes.set(xlim=(-0.5, listed + 1.5), ylim=(-1.1, 0.8))
+    axes.axis("off")
+    show(
+        figure,
+        alt="A row of circles, the negatives from the hardest to the easiest. Five are filled: a batch "
+        "has drawn them. They cut the row into six gaps. The first filled circle is the hardest of "
+        "the batch.",
+    )
+
+
+def reach(
+    chance: Callable[[int, int, int], float],
+    among: Mapping[str, int],
+    drawn: int,
+    found: Mapping[str, np.ndarray],
+) -> None:
+    """Show how many batches reach the top k: the exact chance as lines, the places found as points."""
+    figure, axes = plt.subplots(figsize=(7.4, 3.7))
+    tops = np.unique(np.geomspace(1, 20_000, 60).astype(int))
+    for style, (name, count) in enumerate(among.items()):
+        ks = [int(top) for top in tops if top <= count - drawn]
+        exact = [100 * chance(k, count, drawn) for k in ks]
+        axes.plot(ks, exact, DASHES[style], color=COLOURS[style], label=f"{name}, exact")
+        if name in found:
+            seen = [100 * np.mean(found[name] <= k) for k in ks[::6]]
+            axes.plot(ks[::6], seen, MARKERS[style], color=COLOURS[style], label=f"{name}, our model")
+    axes.axvline(100, color="0.6", linestyle=":")
+    axes.set(xscale="log", xlabel="top k of the whole training set", ylabel="batches that reach it (%)")
+    axes.legend(loc="upper left", fontsize=8)
+    show(
+        figure,
+        alt="The share of batches whose hardest negative is among the top k of the whole training set, "
+        "against k on a logarithmic axis. For captions and for pictures of our training set the "
+        "points of the model lie on the exact lines. The line of COCO's captions lies far below: a "
+        "few percent at k = 100.",
+    )
+
+
+def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> None:
+    """Show which share of the hardest k is true of its anchor, in percent."""
+    figure, axes = plt.subplots(figsize=(7, 3.5))
+    lines = {name: (list(each), list(each.values())) for name, each in shares.items()}
+    curves(axes, lines, x="the hardest k", y="true of their anchor (%)")
+    axes.axhline(all_pairs, color="0.5", linestyle=":", linewidth=1)
+    axes.text(1, all_pairs + 0.4, "all pairs", fontsize=8, color="0.3")
+    depths = max((list(each) for each in shares.values()), key=len)
+    axes.set(xscale="log", ylim=(0, None), xticks=depths, xticklabels=depths)
+    axes.minorticks_off()
+    show(
+        figure,
+        alt="The share of mined negatives that are true of their anchor, against how many of the hardest "
+        "are counted. Both lines, captions of a picture and pictures of a caption, begin at more than"
+        " a fifth and fall with depth, far above the share among all pairs.",
+    )
+
+
+def near_duplicates(knob: Mapping[float, Mapping[str, float]], kinds: Sequence[str]) -> None:
+    """Show three leads and how often the hardest of all is true, against the share of near duplicates."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), width_ratios=[1.5, 1])
+    across = list(knob)
+    series = {f"over the hardest of {kind}": (across, [one[kind] for one in knob.values()]) for kind in kinds}
+    curves(left, series, x="near_duplicates", y="mean lead in similarity")
+    left.axhline(0, color="0.5", linewidth=1)
+    left.set_ylim(None, 0.24)
+    left.legend(loc="upper right", fontsize=8)
+    true = {"": (across, [one["true"] for one in knob.values()])}
+    curves(right, true, x="near_duplicates", y="the hardest of all is true (%)")
+    right.set_ylim(0, 100)
+    show(
+        figure,
+        alt="Left: the mean lead of a caption's own picture, against the share of near duplicates. The "
+        "lead over the hardest of a batch is largest, that over the hardest of all is smallest and "
+        "falls, and that over the hardest that is really false lies between them. Right: how often "
+        "the hardest of all is true, which rises steeply.",
+    )

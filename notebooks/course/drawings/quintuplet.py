@@ -1,0 +1,169 @@
+"""The drawings of notebook 09: seven similarities, gradients, a hierarchy, a collapse, gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course.plots import COLOURS, DASHES, curves, show
+
+MEASURES = {"i2t_r1": "picture to text", "t2i_r1": "text to picture"}
+UP = {"hat": 3, "anchor": 2, "off": 1, "own": 0}
+NAMES = {
+    "hat": ("$\\hat v$, online", "$\\hat t$, online"),
+    "anchor": ("$v$", "$t$"),
+    "off": ("$v_{off}$, offline", "$t_{off}$, offline"),
+    "own": ("$v_{own}$, the picture of $t_{off}$", "$t_{own}$, a caption of $v_{off}$"),
+}
+KINDS = {
+    "the pair: raise": [("anchor", "anchor")],
+    "online": [("anchor", "hat"), ("hat", "anchor")],
+    "offline": [("anchor", "off"), ("off", "anchor")],
+    "no common element": [("off", "off"), ("own", "own")],
+}
+
+
+def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> None:
+    """Show R@1 after each epoch of each training; the first `early` epochs are shaded."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.2, 3.4))
+    for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
+        lines = {
+            name: (range(1, len(history) + 1), [epoch[measure] for epoch in history])
+            for name, history in histories.items()
+        }
+        curves(axes, lines, x="epoch", y="R@1, development split (%)", title=title)
+        axes.axhline(max(lines["first round"][1]), color="0.5", linestyle=":")
+        axes.axvspan(0.5, early + 0.5, color="0.93", zorder=0)
+        axes.set(xlim=(0.5, None), ylim=(0, None))
+    panels[0].annotate("all negatives:\nthe same loss", (0.6, 2), fontsize=8, color="0.3")
+    panels[0].get_legend().remove()
+    show(
+        figure,
+        alt="R@1 on the development split after each epoch, from picture to text and from text to "
+        "picture: the first round, and two second rounds with offline negatives. A dotted line marks "
+        "the best of the first round; the first epochs, in which all learn from all negatives, are "
+        "shaded.",
+    )
+
+
+def seven() -> None:
+    """Show the seven similarities of a pair as lines between pictures and captions."""
+    figure, axes = plt.subplots(figsize=(8.2, 3.6))
+    for place, (left, right) in NAMES.items():
+        axes.annotate(left, (-0.09, UP[place]), ha="right", va="center")
+        axes.annotate(right, (1.09, UP[place]), ha="left", va="center")
+        axes.plot(0, UP[place], "s", color="0.2", markersize=9)
+        axes.plot(1, UP[place], "o", color="0.2", markersize=9)
+    for style, (kind, lines) in enumerate(KINDS.items()):
+        look = {"color": COLOURS[(2, 0, 1, 3)[style]], "linestyle": DASHES[style], "zorder": 0}
+        for number, (left, right) in enumerate(lines):
+            label = None if number else kind
+            axes.plot([0, 1], [UP[left], UP[right]], linewidth=2 if style else 3, label=label, **look)
+    thin = {"color": "0.75", "linewidth": 1}
+    axes.plot([0, 1], [UP["off"], UP["own"]], label="belong together, not in the loss", **thin)
+    axes.plot([0, 1], [UP["own"], UP["off"]], **thin)
+    axes.set(xlim=(-0.95, 1.95), ylim=(-0.4, 3.4))
+    axes.axis("off")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    show(
+        figure,
+        alt="Pictures on the left, captions on the right: the online negatives, the pair, the offline "
+        "negatives, and what these own. Lines join picture v with the captions t, t hat and t off, "
+        "caption t with v hat and v off, v off with t off, and v own with t own. Thin lines join each"
+        " offline negative with what it owns.",
+    )
+
+
+def gradients(maps: Sequence[np.ndarray]) -> None:
+    """Show the gradients of equation 6, for a pair at 0.5, offline across and online upwards."""
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharey=True)
+    titles = ("the pair", "the online negative", "the offline negative")
+    for axes, push, title in zip(panels, maps, titles, strict=True):
+        image = axes.imshow(push, "PuOr_r", origin="lower", extent=(-0.2, 1, -0.2, 1), vmin=-4, vmax=4)
+        axes.plot([0.25, 1], [-0.2, 0.55], color="black", linewidth=1.6)
+        axes.axvline(0.5, color="0.35", linestyle=":", linewidth=1)
+        axes.axhline(0.5, color="0.35", linestyle=":", linewidth=1)
+        axes.grid(False)
+        axes.set(xlabel="similarity of the offline negative", title=title)
+    panels[0].set_ylabel("similarity of the online negative")
+    label = {"ha": "center", "fontsize": 8, "arrowprops": {"arrowstyle": "->"}}
+    panels[0].annotate("negative weight,\nopen hinge", (0.93, 0.38), (0.74, -0.16), **label)
+    figure.colorbar(image, ax=panels, label="gradient\n(− pulled up, + pushed down)", extend="both")
+    show(
+        figure,
+        alt="Three maps of gradients over the similarity of the offline negative, across, and of the "
+        "online negative, upwards, for a pair at one half. Below an online similarity of 0.3 only the"
+        " offline hinge acts. Above it, the pair is pulled up and the online negative pushed down, "
+        "the more so the harder the online negative, and both signs turn around far to the right of "
+        "the black line. The offline negative is pushed down where it beats the pair and the online "
+        "negative is low, and pulled up where the online negative is high.",
+    )
+
+
+def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Show how pairs, offline and online negatives are distributed; each model has seven (B,)."""
+    figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True)
+    edges = np.linspace(-0.5, 1, 51)
+    for axes, (title, seven) in zip(panels, similar.items(), strict=True):
+        kinds = {
+            "pair": seven[0],
+            "offline": np.concatenate(seven[3:5]),
+            "online": np.concatenate(seven[1:3]),
+        }
+        for style, (kind, values) in enumerate(kinds.items()):
+            counts = np.histogram(values, edges)[0]
+            look = {"color": COLOURS[(2, 1, 0)[style]], "linestyle": DASHES[style], "linewidth": 1.8}
+            axes.stairs(100 * counts / counts.sum(), edges, label=kind, **look)
+            if kind == "pair":  # filled, so that it shows where another line covers it
+                axes.stairs(100 * counts / counts.sum(), edges, fill=True, color=COLOURS[2], alpha=0.25)
+        axes.set(xlabel="similarity", title=title)
+    panels[0].set_ylabel("share (%)")
+    panels[0].legend(loc="upper left")
+    show(
+        figure,
+        alt="Distributions of three similarities, of pairs, offline negatives and online negatives, for "
+        "random weights, after the first round and after the second round with AdapOffQuin.",
+    )
+
+
+def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Show loss and spread, step by step, of trainings with only the offline terms."""
+    figure, panels = plt.subplots(1, 2, figsize=(8.8, 3.2))
+    labels = {"loss": "loss, for each pair", "spread": "spread of the similarities in a batch"}
+    for axes, (key, label) in zip(panels, labels.items(), strict=True):
+        lines = {name: (range(1, len(one[key]) + 1), one[key]) for name, one in seen.items()}
+        curves(axes, lines, x="step, only offline terms", y=label)
+        axes.set_ylim(0, None)
+    panels[0].axhline(4 * 0.2, color="0.4", linestyle=":", linewidth=1)
+    panels[0].set_ylim(0, 1.15)
+    panels[0].annotate("dotted: all vectors alike, margin 0.2", (2, 1.05), color="0.3", fontsize=9)
+    show(
+        figure,
+        alt="Trainings with only the offline terms, with a margin of zero and of 0.2. Left the loss for "
+        "each pair, right the spread of the similarities of a batch, both against the step.",
+    )
+
+
+def gains(rows: Mapping[str, Sequence[float]]) -> None:
+    """Show by how much each training is above VSE++, a dot for each seed; a bar marks the mean."""
+    figure, axes = plt.subplots(figsize=(8, 0.42 * len(rows) + 0.9))
+    for place, (name, each) in enumerate(rows.items()):
+        colour = COLOURS[1 if "25" in name else 0]
+        axes.plot(each, [place] * len(each), "s" if "25" in name else "o", color=colour, alpha=0.7)
+        axes.plot([np.mean(each)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
+    axes.axvline(0, color="0.4", linestyle=":")
+    axes.set(
+        yticks=range(len(rows)),
+        yticklabels=rows,
+        xlabel="gain in rsum over VSE++",
+        ylim=(len(rows) - 0.5, -0.5),
+    )
+    show(
+        figure,
+        alt="The gain in rsum over VSE++. With lists of 300, five seeds each: OffTri and OffQuin near "
+        "zero, AdapOffQuin three points above. With lists of 25, one training each: OffTri and "
+        "AdapOffQuin one to two points below zero.",
+    )
