@@ -571,7 +571,7 @@ for name in list(rounds)[1:]:
 # ```{exercise} A loss of zero without retrieval
 # :label: ex-09-break
 #
-# Give seven similarities of a pair, in the order $s(v,t)$; $s(v,\hat t)$, $s(\hat v,t)$; $s(v,t_{\mathrm{off}})$,
+# Give a pair's seven similarities, in the order $s(v,t)$; $s(v,\hat t)$, $s(\hat v,t)$; $s(v,t_{\mathrm{off}})$,
 # $s(v_{\mathrm{off}},t)$; $s(v_{\mathrm{off}},t_{\mathrm{off}})$, $s(v_{\mathrm{own}},t_{\mathrm{own}})$. The four offline hinges of equation 4
 # must cost nothing, although both online negatives rank at least as high as the pair.
 # ```
@@ -655,7 +655,7 @@ lesson.finding(
 # | Fine-tune | 74.3 | 74.5 |
 # | OnlineQuin | 75.3 | 76.4 |
 #
-# *Fine-tune* ends below the online loss alone. The paper blames a local optimum in which the
+# *Fine-tune* ends lower than that. The paper blames a local optimum in which the
 # first round ends, so the second begins with new weights.
 
 # %% [markdown]

@@ -58,11 +58,15 @@ def seven() -> None:
         axes.plot(0, UP[place], "s", color="0.2", markersize=9)
         axes.plot(1, UP[place], "o", color="0.2", markersize=9)
     for style, (kind, lines) in enumerate(KINDS.items()):
-        look = {"color": COLOURS[(2, 0, 1, 3)[style]], "linestyle": DASHES[style], "zorder": 0}
+        look: dict[str, Any] = {
+            "color": COLOURS[(2, 0, 1, 3)[style]],
+            "linestyle": DASHES[style],
+            "zorder": 0,
+        }
         for number, (left, right) in enumerate(lines):
             label = None if number else kind
             axes.plot([0, 1], [UP[left], UP[right]], linewidth=2 if style else 3, label=label, **look)
-    thin = {"color": "0.75", "linewidth": 1}
+    thin: dict[str, Any] = {"color": "0.75", "linewidth": 1}
     axes.plot([0, 1], [UP["off"], UP["own"]], label="belong together, not in the loss", **thin)
     axes.plot([0, 1], [UP["own"], UP["off"]], **thin)
     axes.set(xlim=(-0.95, 1.95), ylim=(-0.4, 3.4))
