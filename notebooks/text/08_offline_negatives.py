@@ -83,9 +83,7 @@ for kind, of, rows in (
 
 
 # %%
-def random_pairs(
-    generator, size=batch_size, split=train
-):  # rows of pictures and captions, (B,) each
+def random_pairs(generator, size, split):  # rows of pictures and captions, (B,) each
     pictures = torch.randperm(len(split), generator=generator)[:size]  # (B,)
     counts = torch.from_numpy(split.caption_counts)[pictures]  # (B,)
     which = (torch.rand(len(pictures), generator=generator) * counts).long()  # (B,)
@@ -140,7 +138,7 @@ def all_own(own, in_batch) -> torch.Tensor:
     return own[:, in_batch].any(1)
 
 
-batch_pictures, batch_captions = random_pairs(torch.Generator().manual_seed(seed))
+batch_pictures, batch_captions = random_pairs(torch.Generator().manual_seed(seed), batch_size, train)
 own = owner[:few_captions, None] == torch.arange(len(train))  # (1000, Ni)
 asked, of_caption = clearest(
     t[:few_captions] @ v.T, batch_pictures, own, mined.pictures, true_of_captions
@@ -257,7 +255,7 @@ def places(queries, items, own, in_batch):  # (B, D), (N, D), (B, N), (B,) -> (B
 generator = torch.Generator().manual_seed(seed)
 found = {"captions": [], "pictures": []}
 for _ in range(40):
-    p, c = random_pairs(generator)  # (B,), (B,)
+    p, c = random_pairs(generator, batch_size, train)  # (B,), (B,)
     found["captions"].append(places(v[p], t, owner == p[:, None], c))
     own = owner[c][:, None] == torch.arange(len(v))  # (B, Ni)
     found["pictures"].append(places(t[c], v, own, p))
@@ -682,7 +680,7 @@ def compare(depth, batch):
     generator = torch.Generator().manual_seed(seed)
     offline, online = [], []
     for _ in range(20):
-        p, c = random_pairs(generator, batch)  # (B,), (B,)
+        p, c = random_pairs(generator, batch, train)  # (B,), (B,)
         positive = (v[p] * t[c]).sum(1)  # (B,)
         place = torch.randint(depth, (len(p),), generator=generator)
         offline.append(positive - (v[p] * t[mined.texts[p, place]]).sum(1))
