@@ -19,7 +19,7 @@
 #
 # **You need** a little Python. One exercise uses PyTorch.
 #
-# **It takes** about 2 minutes and 1 GB of memory on two cores, the first time (the first search appears within one). The exercises take
+# **It takes** about 2 minutes and 1 GB of memory on two cores, the first time (the first search appears within one minute). The exercises take
 # half an hour.
 #
 # The map of the whole course: **encode → pool → compare → learn**. This notebook walks through all four once.
@@ -135,8 +135,8 @@ Markdown("\n".join(f"- **{name}**: {', '.join(several)}" for name, several in li
 #
 # Here is the whole system. The two networks *encode* a picture and a sentence into several vectors each, for example one for each word,
 # and *pool* these into a single vector. *Comparing* every picture with every sentence gives a matrix of scores. A *loss* says how far
-# these scores are from what they should be, and the networks *learn* by making it smaller. Each notebook of this course shows this drawing
-# with its own part coloured.
+# these scores are from what they should be, and the networks *learn* by making it smaller. Most notebooks of this course show this drawing with their own
+# part coloured.
 
 # %% tags=["hide-input"]
 course.drawings.system()
@@ -208,7 +208,7 @@ plots.show(
 #
 # A *recipe* says what to build and how to train it. In this one, the picture is a *grid* of cells with one vector each, the sentence is read
 # word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch* of pictures and captions it asks which caption
-# belongs to which picture. You need not understand the details yet, because the next notebooks build each part. The engine above learned
+# belongs to which picture. You need not understand the details yet, because later notebooks build each part. The engine above learned
 # from all training pictures three times (three *epochs*); yours takes two, to save time. While it trains, we write down the loss of
 # every step.
 
@@ -334,8 +334,8 @@ course.numbers(measured)
 # ````{exercise} Forget the lengths
 # :label: ex-00-break
 #
-# Suppose we forget to divide by the lengths. A picture with a very long vector then comes first for many queries. Suppose it came first
-# for *every* query: what would recall at 1 from text to picture be, in percent, on 1,000 pictures with five captions each? Think first.
+# Suppose we forget to divide by the lengths. Then a picture with a very long vector comes first for many queries. If it came first
+# for *every* query, what would recall at 1 from text to picture be, in percent, on 1,000 pictures with five captions each? Think first.
 # Then make a vector long:
 #
 # ```python
@@ -365,7 +365,7 @@ check("00.break", your_recall)
 #
 # Change one number of the recipe, such as `"training.epochs": 1` or `"dim": 32`, in a new cell: `FIRST_RECIPE.override({...})`, then
 # train and evaluate as above. Before you run it, write down what you expect to happen to rsum and why. Afterwards, write down what
-# happened. There is no wrong finding.
+# happened. Any finding counts, also one that surprises you.
 # ```
 
 # %%
