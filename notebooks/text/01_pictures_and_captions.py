@@ -123,7 +123,7 @@ check("01.sentence", your_sentence)
 # :class: dropdown
 #
 # The girl, the umbrella that she holds and its colour are enough: among the first 200 pictures no other girl holds a purple umbrella. Most
-# first tries name things that many beaches have; colours, and who holds what, narrow faster.
+# first tries name things that many beaches have. Colours, and who holds what, rule out more pictures.
 # ```
 #
 # ## How the world decides
@@ -277,7 +277,7 @@ for caption in world[12].captions:
     print(caption.text, "\n   says:", ", ".join(said))
 
 # %% [markdown]
-# `course.facts.says` does so for *all* facts of a scene. Two details: *A left of B* and *B right of A* count as one fact; and if there are two
+# `course.facts.says` does the same for *all* facts of a scene. Two details: *A left of B* and *B right of A* count as one fact; and if there are two
 # flowers, "exactly two" is a fact of its own. Here are the facts of picture 12 and who says them:
 
 # %%
@@ -317,7 +317,7 @@ lesson.finding(
 )
 
 # %% [markdown]
-# Together the five name nearly every thing, but few of the relations, because a picture has many and each takes a clause to say. A system
+# Together the five name nearly every thing, but few of the relations, because a picture has many and a caption needs a clause for each. A system
 # trained on captions never learns what all five of them leave out.
 #
 # ## One caption, many pictures
@@ -371,7 +371,7 @@ np.testing.assert_array_equal(piece, truth[: 5 * few, :few])
 print("scenes.relevance agrees with the double loop; it has shape", truth.shape)
 
 # %% [markdown]
-# Here is the part of the matrix for twenty pictures. (A *foreign* picture is one that the caption was not written for.) The protocol knows the
+# Here is the part of the matrix for twenty pictures, drawn with the pictures in the rows. (A *foreign* picture is one that the caption was not written for.) The protocol knows the
 # blue pairs; the orange pairs are the false negatives.
 
 # %%
@@ -460,9 +460,9 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 # make most of the false pairs: *I count one person* is true of very many pictures. (The intervals of the middle annotators overlap, so read
 # their order as a coarse one.)
 #
-# ## In a batch
+# ## How many false negatives does a batch hold?
 #
-# Training looks at *batches*. Suppose that each has $B$ different pictures, each with one of its captions. Every other pair of the batch counts
+# Training looks at *batches*. Suppose that each batch has $B$ different pictures, each with one of its captions. Every other pair of the batch counts
 # as a *negative*. How many of them are false negatives? Write the pairs of a random batch as a matrix with the own pairs on the diagonal, so
 # that the cells off the diagonal are foreign pairs. Over the whole split, the share of true ones among the foreign pairs is
 #
@@ -553,8 +553,8 @@ drawn = [100 * np.mean([drawn_batch(size)[1] for _ in range(100)]) for size in s
 drawings.by_batch(sizes, lines | {"all five": chances.mean(1)}, drawn)
 
 # %% [markdown]
-# The crosses lie on the line. In a batch of usual size, 128, one caption in five also describes somebody else's picture. Training makes a
-# caption less similar to its negatives, and so to this picture too. How much this hurts depends on the loss: one that looks only at the most
+# The crosses, which we counted, lie on the line of the formula. In a batch of the usual size, 128, one caption in five is also true of another
+# picture of the batch. Training makes a caption less similar to its negatives, and so to this picture too. How much this hurts depends on the loss: one that looks only at the most
 # similar negative picks false ones far more often, as [Offline negatives](08_offline_negatives.ipynb) measures. Remember this for
 # [Learning to rank](04_learning_to_rank.ipynb).
 #
@@ -583,11 +583,11 @@ check("01.explore", (your_expectation, your_finding))
 # what it overlooked.
 # ```
 #
-# ## And photographs?
+# ## What do people find in photographs?
 #
 # For a photograph nobody can list all facts. But people have checked some pairs. For COCO's test split, *CxC* (Crisscrossed Captions,
 # {cite}`parekh2021cxc`) had people rate pairs that were chosen for being alike, and *ECCV Caption* {cite}`chun2022eccv` let five retrieval
-# systems propose pairs and people confirm them. How many right answers do these lists know?
+# systems propose pairs and people confirm them. How many right answers does each of these lists contain?
 
 # %%
 known = [["exact truth, embedded world", f"{truth.sum(0).mean():.1f}", f"{y.mean():.1f}"]]
@@ -600,7 +600,7 @@ Markdown(table(["right by", "captions of a picture", "pictures of a caption"], k
 
 # %% [markdown]
 # Neither list is complete: most pairs were never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and simpler
-# than COCO, but its numbers are of the same order as ECCV Caption's. So false negatives are no oddity of a drawn world.
+# than COCO, but its numbers are of the same order as ECCV Caption's. So photographs have false negatives as well.
 # [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |
