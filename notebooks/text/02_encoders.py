@@ -51,7 +51,7 @@ plots.house_style()
 course.drawings.system("encode")
 
 # %% [markdown]
-# ## A word finds its place
+# ## Does a cell know what lies in it?
 #
 # An *encoder* is a network that turns a picture or a sentence into *elements*, parts with one vector each. Here the elements of a picture
 # are the cells of a grid. How much does such a vector already know?
@@ -147,8 +147,8 @@ if named:
     lesson.finding("a random cell seldom lies on it", np.mean(chances) < 0.15)
 
 # %% [markdown]
-# It is not special: about four times in five, the strongest cell lies on the thing. The linear map never saw where a cell is, so the cells
-# themselves must carry what is where. (We made that easy, because our network was trained to name what is in *each cell* of other scenes.
+# It is not special: about four times in five, the strongest cell lies on the thing. The linear map never saw where a cell is, so each cell's
+# vector must itself say what lies there. (We made that easy, because our network was trained to name what is in *each cell* of other scenes.
 # So this does not show that places can be learned from captions alone.)
 #
 # ## Three kinds of elements
@@ -278,7 +278,7 @@ def mean_of_real(x, mask):  # (B, N, D), (B, N) -> (B, D)
 # ## What does a vector see?
 #
 # Does a cell see only its own square? Paint one square over with the picture's mean colour, run the network again, and see how far each
-# vector moves. What a vector does not see cannot move it.
+# vector moves. If a vector does not depend on that square, it stays where it is.
 
 
 # %%
@@ -318,7 +318,7 @@ if scenes_only and row == 12:
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
 # patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and we can compute it. A
-# convolution of width 3 reaches 2 steps further. One step is one cell of that layer's input, and after each stride a step covers more
+# convolution of width 3 reaches 2 steps further, one to each side. One step is one cell of that layer's input, and after each stride a step covers more
 # pixels:
 
 # %%
@@ -338,8 +338,8 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # **Question.** A patch has seen the whole picture. Does its vector also know what is far away?
 #
 # **What we do.** A *linear probe* is a ridge regression that reads one fact from one vector. From the vector at the middle of a thing, it
-# names the kind of the thing here, and the kind of the thing farthest away. For comparison, another probe gets only the name of the place:
-# cows live on farms.
+# names the kind of the thing here, and the kind of the thing farthest away. For comparison, another probe gets only the name of the place,
+# which already helps: cows, for example, are mostly on farms.
 #
 # ```{exercise} The farthest thing
 # :label: ex-02-far
@@ -453,22 +453,22 @@ check("02.explore", (your_expectation, your_finding))
 # ````{solution} ex-02-explore
 # :class: dropdown
 #
-# Two questions help: What was the network trained to say? Does the nearest thing lie within the receptive field?
+# Two questions help you to judge what came out: What was the network trained to say? Does the nearest thing lie within the receptive field?
 # ````
 #
 # ## How to read a sentence
 #
 # A sentence's elements are its words. A table has one vector for each word. But *left* means little until you know left of what, so a
 # word's vector must depend on the other words. A *recurrent* network passes a message from word to word, and we build one here.
-# *Attention* lets each word ask all others at once; [Relations](05_relations.ipynb) builds it, since there we need it. The blue arrows
+# *Attention* lets each word ask all others at once; we build it in [Relations](05_relations.ipynb), where we need it. The blue arrows
 # show what the middle word's vector depends on:
 
 # %% tags=["hide-input"]
 drawings.readers()
 
 # %% [markdown]
-# First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the width of the
-# batch, L. Each line begins with its mask: a one for a token, a zero for padding.
+# First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the length L of the
+# batch. Each line begins with its mask: a one for a token, a zero for padding.
 
 # %%
 tokens, mask = vocabulary.encode(captions)  # (C, L) each
@@ -481,7 +481,7 @@ for caption, real in zip(captions, mask.int().tolist(), strict=True):
 # The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
 # makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide:
 # $r$ says how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
-# matrices of *parameters* (numbers that training changes), these are the paper's equations (5) to (8), (8) as torch has it:
+# matrices of *parameters* (numbers that training changes), these are the paper's equations (5) to (8), with (8) in the form that torch uses:
 #
 # $$\begin{aligned}
 # r_i &= \sigma(W_r x_i + U_r h_{i-1}) & (5)\\
@@ -522,7 +522,7 @@ def gru_step(x, h, W, U, w, u):  # (C, Dw), (C, D) -> (C, D)
 # :class: dropdown
 #
 # One product with $W$ and one with $U$ serve all three parts, and `chunk` cuts them. Then follow the equations in their order. The usual
-# mistakes are to give $z$ to the proposal instead of the past, and to apply $r$ before $U$. The paper does the latter: it prints
+# mistake is to give $z$ to the proposal instead of the past. Another is to apply $r$ before $U$, which follows the paper's
 # $U (r_i \odot h_{i-1})$. But torch, and with it the field, applies the gate after $U$, because then $U h$ is one product.
 # ````
 #
