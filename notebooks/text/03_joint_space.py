@@ -69,8 +69,8 @@ v, t = (side.vectors for side in encode(run.model, dataset.test, run.tokenizer))
 S = cosine(v, t)  # (Ni, Nc)
 
 # %% [markdown]
-# The embedded world also tells us which caption is true of which picture (of photographs nobody knows, so there the caption's own picture
-# stands for it):
+# The embedded world also tells us which caption is true of which picture. (Nobody knows this for photographs, so there only the caption's own
+# picture counts as true.)
 
 # %%
 own_pairs = owner[:, None] == torch.arange(len(S))  # (Nc, Ni)
@@ -101,7 +101,7 @@ plots.show(
 )
 
 # %% [markdown]
-# All four pictures that fit come first. But the picture that the caption was written for is only second, so R@1 counts this search as a
+# All four pictures that fit come first. But the picture that the caption was written for is only second, so recall at 1 counts this search as a
 # miss. Keep this in mind; we come back to it.
 #
 # ## Angle and distance say the same
@@ -224,7 +224,7 @@ for scores in (hundred[0], (10 * hundred[0]).round()):
 print("vsecore.evaluation.ranks agrees with both cells")
 
 # %% [markdown]
-# ## From ranks to a table
+# ## What do the numbers of a table mean?
 #
 # Every number of the usual table summarises these two lists. *R@k*, recall at k, is the percentage of ranks below k. The *median rank* is
 # the middle of the sorted ranks, rounded down, plus one; the mean rank is their mean plus one. Here is the row of a search among the
@@ -316,7 +316,7 @@ check("03.break", your_scores)
 # ````{solution} ex-03-break
 # :class: dropdown
 #
-# Give all pictures the same score. Then none scores higher than a caption's own: a system that has learned nothing looks perfect.
+# Give all pictures the same score. Then none scores higher than a caption's own, so a system that has learned nothing looks perfect.
 # ````
 #
 # Useful systems have ties too, because half precision makes them. We round the scores of our trained system to fewer and fewer decimals, and
@@ -342,7 +342,7 @@ lesson.finding("two rise", min(change["counting strictly"], change["own first"])
 
 # %% [markdown]
 # As rounding removes information, two evaluations fall, and two (their lines coincide) rise. An evaluation that rewards throwing information
-# away cannot be trusted. So in this course ties count against the system in every measure.
+# away cannot be trusted. This is why, in this course, ties count against the system in every measure.
 #
 # ## Why COCO 1K and COCO 5K differ
 #
@@ -434,8 +434,8 @@ lesson.finding(
 # ````{solution} ex-03-folds
 # :class: dropdown
 #
-# It is b. Only captions whose own picture leads by little lose the first place. A system
-# that guesses would fall to a tenth.
+# It is b. Only a caption whose own picture leads by little loses the first place. The recall of a system that
+# guesses would fall to a tenth.
 # ````
 #
 # R@1 falls, but it stays well above a tenth, and the formula predicts it to within a few points. Does the formula also hold for published
@@ -465,9 +465,9 @@ cuts = {len(S) // folds: evaluate(S, owner, folds=folds) for folds in (20, 10, 5
 joint_space.recall_by_size(cuts, lambda n, k: expected_recall(n, k, *fitted), small, published)
 
 # %% [markdown]
-# Two numbers from a small search nearly predict the recalls of a large one, here and for five of the six published systems. So COCO 1K and
-# 5K hold nearly the same information. (SCAN does better at 5K than predicted.) Seven systems are few: use the formula to understand tables,
-# and not to replace a measurement.
+# Two numbers from a small search nearly predict the recalls of a large one, here and for five of the six published systems. So a result at
+# COCO 1K says nearly as much as one at 5K. (SCAN, the sixth, does better at 5K than predicted.) But seven systems are few, so use the formula to
+# understand tables, and not to replace a measurement.
 #
 # ## What is true, and what the protocol counts
 #
@@ -625,7 +625,7 @@ lesson.finding("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r
 # So R@1 and rsum partly reward guessing which caption was written, and mAP@R does not. Use R@1 to follow a training, and look at both when
 # you compare systems.
 #
-# **How sure we are.** The systems are few, and they are relatives of each other.
+# **How sure we are.** There are few systems, and most of them share many parts, so both correlations are rough.
 #
 # ```{exercise} Change one thing
 # :label: ex-03-explore
@@ -662,7 +662,7 @@ for what, count in joint_space.judged_right().items():
 
 # %% [markdown]
 # Raters found more additional matches than there are original pairs, and they looked at only a small part of all pairs.
-# `vsecore.evaluation.coco_benchmarks` measures your scores by all three. Here is what was published for three systems:
+# `vsecore.evaluation.coco_benchmarks` measures your scores by the protocol and by both of these lists. Here is what was published for three systems:
 
 # %%
 joint_space.benchmarks()
@@ -681,9 +681,9 @@ joint_space.benchmarks()
 #
 # - On the unit sphere the nearest is the most similar, and the cosine is all we need to compare.
 # - A rank counts the negatives that score at least as high as the query's own item; ties count against the system.
-# - Recalls can be compared only for the same number of pictures, and the formula says how they fall.
-# - R@1 asks for the own item, mAP@R for all that is true. From text to picture they order our systems nearly alike (0.69), from picture to
-#   text much less (0.41).
+# - Recalls can be compared only for the same number of pictures; a formula predicts how they fall as pictures are added.
+# - R@1 asks for the own item, mAP@R for all that is true. From text to picture they mostly put our systems in the same order (rank correlation
+#   0.69), from picture to text much less so (0.41).
 #
 # ## Where to read on
 #
