@@ -22,8 +22,8 @@
 #
 # **It takes** about 2 minutes and 1 GB of memory on two cores; the exercises take an hour and a half.
 #
-# The map: encode → pool → compare → **learn**. The first three stages turn a picture and a caption into one number, their similarity. The
-# fourth makes that number mean something.
+# The map: encode → pool → compare → **learn**. The first three stages turn a picture and a caption into one number, their similarity. In
+# the fourth, the networks learn to make it high for pairs that match.
 
 # %% tags=["parameters"]
 tier = "lesson"
@@ -63,7 +63,7 @@ studies = lesson.pick(smoke=50, lesson=1000, full=1000)
 system(lit="learn")
 
 # %% [markdown]
-# ## What we want, drawn on a circle
+# ## What should a loss want?
 #
 # A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the caption to be more
 # similar to the picture than any *negative*, a caption of another picture, by a *margin* $m$. On the left, only negatives in the shaded zone
@@ -356,10 +356,10 @@ course.numbers({"rsum of 1,000 test pictures": learned, "rsum of random scores":
 lesson.finding("these towers rank far better than chance", learned > 150 > 10 > guessed)
 
 # %% [markdown]
-# (`rsum` adds up six recalls and can reach 600.) `vsecore.training.fit` adds what a real training needs, such as learning-rate schedules,
+# `vsecore.training.fit` adds what a real training needs, such as learning-rate schedules,
 # several GPUs and checkpoints.
 #
-# ## Learning from the hardest negative alone, at a high learning rate
+# ## What happens with the hardest negative alone, at a high rate?
 #
 # We now train with the hardest negative from the first step, and make it hard: ten times the learning rate, no clipping of long gradients,
 # two epochs on half of the pictures. We watch the loss of a batch and the mean similarity of *all* its pairs.
@@ -407,7 +407,7 @@ ranking.followed({"hardest at once": fallen}, margin=0.2)
 # ````{solution} ex-04-predict
 # :class: dropdown
 #
-# It is `"d"`: the loss stays near the dotted line while the mean similarity climbs. The text below says why.
+# It is `"d"`: the loss stays near the dotted line while the mean similarity climbs.
 # ````
 #
 # The model is on its way to giving the same vector to everything: a *collapse*. There every similarity is one and every hinge equals the
@@ -417,7 +417,7 @@ ranking.followed({"hardest at once": fallen}, margin=0.2)
 # Why does the model go there? Early in training the embeddings are close to random, so the hardest negative is hard only by accident, and
 # it is usually more similar than the matching caption. Such a hinge is larger than the margin. The quickest way to lower it is to make all
 # similarities equal, because then it equals the margin. With all negatives this gains nothing as long as every hinge is open, as at the
-# start: the average negative is no more similar than the matching caption, so the only way down is to tell the pictures apart. And why does
+# start, because the average negative is no more similar than the matching caption. So the only way to lower the loss is to tell the pictures apart. And why does
 # it stay there? The gradient of an open hinge with respect to the picture is $t' - t$, which is zero if all captions have the same vector.
 #
 # ## How one epoch of all negatives prevents it
@@ -445,7 +445,7 @@ floor = 2 * 0.2 * np.array(fallen["pairs"][half:])
 lesson.finding("the loss settles on 2 P m", abs(late[0] / floor - 1).mean() < 0.1)
 
 # %% [markdown]
-# Look at the losses, the means of the second epoch: the model that ranks well has none the lower.
+# Compare the losses, each a mean over the second epoch: the model that ranks well does not have the lower one.
 #
 # ```{exercise} Fool the loss
 # :label: ex-04-break
@@ -469,9 +469,9 @@ check("04.break", your_scores)
 # ````{solution} ex-04-break
 # :class: dropdown
 #
-# Every pair ties with its hardest negative, and the other negatives are far away: think of two almost identical pictures. Nor can the mean
-# similarity alone tell, because all pictures may fall on one point and all captions on another. The spread of the similarities can, and so
-# can recall.
+# Every pair ties with its hardest negative, and the other negatives are far away: think of two almost identical pictures. The mean
+# similarity alone does not show a collapse either, because all pictures may fall on one point and all captions on another. The spread of the
+# similarities does, and so does recall.
 # ````
 #
 # ```{exercise} Change one thing
@@ -511,7 +511,7 @@ lesson.finding("and ranks better, but far from well", 2 * low < high < rsums["al
 #
 # **Pairs.** Two systems that are trained from the same seed see the same batches. So we subtract seed by seed and look at the *paired
 # differences*. **Interval.** If $n$ differences have the standard deviation $\hat\sigma$, their mean has the standard error
-# $\hat\sigma / \sqrt n$, and the 95 % interval reaches a few of these to either side (how many, Student's t says). **Margin.** A difference
+# $\hat\sigma / \sqrt n$, and the 95 % interval reaches a few of these to either side (Student's t distribution says how many). **Margin.** A difference
 # may be certain and still too small to matter. Our *margin of equivalence*, 1 % of the rsum, was set before any result.
 # Here are four cases with five seeds each; the grey band is a margin of 5.
 
@@ -526,7 +526,7 @@ ranking.intervals(cases, margin=5)
 
 # %% [markdown]
 # In the first two cases the thin 95 % interval excludes 0, and the mean lies beyond the band: there is a difference. In the third, the
-# thick 90 % interval lies within the band: the systems are *equivalent*, as far as it matters. In the last case neither is so. *Undecided*
+# thick 90 % interval lies within the band: the systems are *equivalent*, as far as it matters. In the last case neither holds. *Undecided*
 # does not mean equal; it means that these seeds cannot tell.
 #
 # Each question has its test, and its *p-value*: the chance of differences at least as extreme as ours if some assumption were true. The
@@ -594,7 +594,7 @@ def holm(p_values, questions):  # a list, a number -> a list
 # Sort the *places*, so that each result finds its way back. Questions without an answer count too.
 # ````
 #
-# Both tests, corrected, give the verdict on a claim that one system is better than another. (*Reproduced* means that it is.)
+# With both tests, corrected, we judge a claim that one system is better than another. The verdict *reproduced* means that it is.
 
 
 # %%
@@ -733,7 +733,7 @@ for way in (first, third):
 # From here on, each notebook adds its systems to one table. All see the same 4,000 training pictures with their regions (the boxes of the
 # things, see [Encoders](02_encoders.ipynb)), have vectors of 128 numbers, and train for fifteen epochs at a learning rate tuned on the
 # development split. All are measured on the 1,000 test pictures. Ridge regression, a linear map from the mean region to the words of the
-# caption, is what a system should at least beat.
+# caption, is what every system should beat.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 first = standings.found("04")["VSE++"]
@@ -748,11 +748,11 @@ course.scoreboard("04")
 #
 # ## Summary
 #
-# - A hinge costs nothing once the matching pair leads by the margin; the hardest negative puts the whole push on the worst mistake.
+# - A hinge costs nothing once the matching pair leads by the margin; with the hardest negative, the whole push goes to the worst mistake.
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point; an epoch of
 #   all negatives prevents that.
 # - A difference counts if its paired interval excludes 0 and its mean exceeds the margin; *undecided* does not mean equal.
-# - After thirty epochs the hardest negative is 16 to 23 points of rsum above the sum over all, but 2 points of mAP@R below it to text.
+# - After thirty epochs the hardest negative is 16 to 23 points of rsum above the sum over all, but in mAP@R to text 2 points below it.
 #
 # ## Where to read on
 #
