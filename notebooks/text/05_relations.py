@@ -106,8 +106,8 @@ print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
 # So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell
-# should know that a girl stands to its right. The thesis calls words and cells *entities* and lets each of them look at all others. It does
-# so with *attention*, which we write first, inside a *Transformer block*, also called a *Transformer layer*.
+# should know that a girl stands to its right. The thesis calls words and cells *entities* and lets each of them look at all others. They do
+# so by *attention*, inside a *Transformer block* (also called a *Transformer layer*). We write attention first.
 #
 # ## Attention: each element asks all others
 #
@@ -171,7 +171,7 @@ drawings.block()
 #
 # $$z_i = x_i + W \Big[ \mathrm{answer}_i \Big]_{\mathrm{heads}}, \qquad \mathrm{out}_i = z_i + \mathrm{network}(\mathrm{norm}(z_i)) .$$
 #
-# Here $\mathrm{norm}$ is the *layer norm*, which gives each vector mean zero and standard deviation one, so that no element is loud only because
+# Here $\mathrm{norm}$ is the *layer norm*, which gives each vector mean zero and standard deviation one, so that no element counts more only because
 # its vector is long. The network is a matrix that widens, a ReLU, and a matrix that narrows.
 
 
@@ -291,7 +291,7 @@ for name, x in (("without", words), ("with", words + position)):
 # since the shares and the network depend on a word and its place at once.
 # ````
 #
-# ## Padding in front
+# ## Why padding goes in front
 #
 # If a caption always begins at the first place, only long captions ever train the last positions, and the model can read off a caption's
 # length. So the thesis puts a random amount of padding in front of short captions: "to prevent our model from overfitting by exploiting
@@ -306,7 +306,7 @@ def push(tokens, mask, shift):  # (C, L), (C, L), (C,) -> (C, L), (C, L)
 
 
 # %% [markdown]
-# ## Break it: no root, no residual
+# ## Break it: what are the root and the residual for?
 #
 # Two parts of the block look like details: the root that divides $q_i \cdot k_j$, and the two sums. We take them out, in blocks with
 # random matrices.
@@ -369,7 +369,7 @@ lesson.finding(
 )
 
 # %% [markdown]
-# Without the root, many queries listen to one element only. Without the residual, attention averages again and again, and after two
+# Without the root, many queries give nearly everything to one element. Without the residual, attention averages again and again, and after two
 # blocks all elements are nearly the same. With it they grow alike too, but slowly.
 #
 # The thesis leaves out one residual itself: "we do not use a residual connection for the first self-attention sublayer due to mismatching
@@ -567,7 +567,7 @@ lesson.finding(
 # nothing taught the tower to use that.
 #
 # **How sure we are.** The intervals come from resampling the pairs; each system was trained once. Without positions in the captions, 50 %
-# is certain in advance: a sentence and its twin have the same vector. That these short sentences can be learned does not mean that full
+# is certain in advance. That these short sentences can be learned does not mean that full
 # captions can; we test that next.
 #
 # ```{admonition} Optional: VSRN's graph, a block without a softmax
@@ -641,13 +641,13 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 # %% [markdown]
 # ## Does it help retrieval?
 #
-# **Question.** Does a system that can see relations do better on ordinary captions, once its training is finished?
+# **Question.** Does a system that can see relations do better on ordinary captions?
 #
 # **What we did.** We trained the thesis's system (*basic*) on all captions, a variant without positions, and a variant with a mean of words
 # for each caption. The towers of VSE++ serve as the baseline. We measure the recalls, and how
 # often the right one of two pictures that differ in one relation is preferred, now for the annotators' captions. (These say more than
-# *left of*, so here even a bag of words may beat chance. Pictures come as the boxes around their things, whose places are among
-# their features, so the arm *without positions* removes the positions of words only.)
+# *left of*, so here even a mean of words may beat chance. Pictures come as the boxes around their things, whose places are among
+# their features, so the variant *without positions* removes the positions of words only.)
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 recorded = experiments.studied("relational_losses", "scenes")
@@ -696,11 +696,11 @@ lesson.finding("the thesis's recalls add up as told", printed == [210.0, 209.0, 
 # rsum does not show that a system understands relations; only a test that isolates them does.
 #
 # **How sure we are.** There are five seeds of each. All of them see the same test pairs, so the scatter of the seeds does not tell how
-# much depends on which pairs were drawn. We therefore compare with the mean of words, which cannot know order: no system is a whole
-# point from it. The thesis's own picture encoder, 49 cells with learned positions, was not tried, and a small drawn world does not stand for
+# much depends on which pairs were drawn. We therefore compare with the mean of words, which cannot know order: no system differs from it by a whole
+# point. The thesis's own picture encoder, 49 cells with learned positions, was not tried, and a small drawn world does not stand for
 # photographs.
 #
-# What does the thesis say itself? Images up, captions down: "a small increase in image retrieval recall over VSE++ but lower caption
+# The thesis itself reports a gain in one direction and a loss in the other: "a small increase in image retrieval recall over VSE++ but lower caption
 # retrieval recall" (section 3.5). On a thousand pictures of COCO, its three recalls from
 # text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text to 230.3, where VSE++ has 237.7. Here both rise.
 # All its numbers are on [the evidence page](../evidence/relational.md).
@@ -711,7 +711,7 @@ lesson.finding("the thesis's recalls add up as told", printed == [210.0, 209.0, 
 # :label: ex-05-ablation
 #
 # Change one thing in `changed`, and write down what you expect before you run it: one head (`heads=1`), another pooling (`pool="max"`),
-# another seed (`draw=1`), a larger batch (`batch=64`). Write as `found_out` what came out, and how sure you are.
+# another seed (`draw=1`), a larger batch (`batch=64`). In `found_out`, write what came out and how sure you are.
 # ```
 
 # %%
@@ -746,8 +746,8 @@ check("05.ablation", (expected, found_out))
 # ## Summary
 #
 # - A mean forgets who stands where: cells in mirrored places, or words in another order, have the same mean.
-# - A block lets all elements look at each other, adds what they learn to what they know, and has no order of its own.
-# - Positions bring order back, but only where something joins them with the content, and only if both towers have them.
+# - A block lets all elements look at each other and adds what each learns to what it was; by itself it knows no order.
+# - Positions bring order back, but only if a layer mixes them with the content, and only if both towers have them.
 # - With positions in both towers, our small system prefers the right picture of two in about four of five cases; but a high rsum on ordinary
 #   captions does not show that a system knows relations: there, all four systems choose at chance.
 #
