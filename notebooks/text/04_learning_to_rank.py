@@ -562,7 +562,7 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # is to return the smaller of the two one-sided p-values; but the mean must surely be inside on *both* sides.
 # ````
 #
-# A p-value below 0.05 counts as sure. So where nothing differs, one test in twenty raises a false alarm. An experiment asks more than one
+# A p-value below 0.05 counts as sure. But then, where nothing differs, one test in twenty raises a false alarm. An experiment asks more than one
 # question: of twenty, at least one raises an alarm with the chance $1 - 0.95^{20}$, which is 64 %.
 #
 # *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by
@@ -752,7 +752,8 @@ course.scoreboard("04")
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point; an epoch of
 #   all negatives prevents that.
 # - A difference counts if its paired interval excludes 0 and its mean exceeds the margin; *undecided* does not mean equal.
-# - After thirty epochs the hardest negative is 16 to 23 points of rsum above the sum over all, but in mAP@R to text 2 points below it.
+# - After thirty epochs the hardest negative is 16 to 23 points of rsum above the sum over all, but 2 points of mAP@R below it from picture
+#   to text.
 #
 # ## Where to read on
 #
