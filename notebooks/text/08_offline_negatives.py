@@ -138,7 +138,9 @@ def all_own(own, in_batch) -> torch.Tensor:
     return own[:, in_batch].any(1)
 
 
-batch_pictures, batch_captions = random_pairs(torch.Generator().manual_seed(seed), batch_size, train)
+batch_pictures, batch_captions = random_pairs(
+    torch.Generator().manual_seed(seed), batch_size, train
+)
 own = owner[:few_captions, None] == torch.arange(len(train))  # (1000, Ni)
 asked, of_caption = clearest(
     t[:few_captions] @ v.T, batch_pictures, own, mined.pictures, true_of_captions
