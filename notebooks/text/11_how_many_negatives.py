@@ -69,6 +69,7 @@ part_of_dev = dataset.dev.subset(min(200, len(dataset.dev)))
 small = experiments.LESSON_SCALE["scenes"] | {"training.epochs": 1, "training.batch_size": 64}
 size = lesson.pick(smoke=small, lesson=small, full={"training.epochs": 1})
 tokenizer = get("2ad_grid_gru", size).tokenizer(dataset.train.captions)
+quarter = len(half.train.captions) // 64 // 4  # steps in a quarter of an epoch
 
 # %%
 seen = {}
@@ -80,7 +81,7 @@ def train(name, variant="", changes=None):
     def watch(event):
         if event.kind == "step":
             log["scores"].append(event.scores.detach().float().cpu())  # (B, B)
-            if event.step % 39 == 0:
+            if event.step % quarter == 0:
                 log["step"].append(event.step)
                 log["rsum"].append(evaluate_split(event.model, part_of_dev, tokenizer)["rsum"])
 
