@@ -5,12 +5,10 @@ from dataclasses import replace
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from course import systems, tally
-from course.verdicts import DATA, in_short
-from coursebook.evidence import verdict_counts
-from studies import ridge, study
+from course import systems
+from studies import study
 from vsecore import records
-from vsecore.experiments import claims, missing, outcomes, side_by_side, studied
+from vsecore.experiments import missing, outcomes, side_by_side, studied
 from vsecore.experiments.experiment import BY_WORK
 from vsecore.recipes import RECIPES, get
 
@@ -96,46 +94,6 @@ def test_systems_of_other_features_or_of_another_world_are_never_side_by_side(tm
 
 
 # The ledger.
-
-
-def test_every_claim_has_a_row_in_the_ledger_with_its_verdicts(tmp_path):
-    ridge(tmp_path, "scenes")
-    truths = {"i2t_map_at_r": 30.0, "t2i_map_at_r": 60.0}
-    for arm, sums in (
-        ("all", (310.0, 312.0, 311.0, 313.0, 309.0)),
-        ("without AdOpt", (290.0, 291.0, 290.5, 292.0, 289.0)),
-    ):
-        values = {seed: {"rsum": rsum, **truths} for seed, rsum in enumerate(sums)}
-        study(tmp_path, "2ad_parts", arm, values, "scenes")
-    found = {data: outcomes("2ad", data, folder=tmp_path) for data in DATA}
-    told = in_short("2AD", found)
-    assert told.startswith("<details>\n<summary>2AD</summary>\n\n| claim")
-    rows = [line for line in told.splitlines() if line.startswith("| ")][2:]
-    wanted = claims("2ad")
-    assert len(rows) == len(wanted)
-    for claim in wanted:
-        assert any(f"{claim.statement}{'' if claim.words else '?'}<br>*{claim.place}*" in row for row in rows)
-    (row,) = [row for row in rows if row.startswith("| AdOpt helps")]
-    assert "rsum +20.5" in row and row.count("5 seeds") == 1 and "not tried" in row
-    told = verdict_counts(found)
-    assert f"| not tried | {sum(one.judgement == 'not tried' for one in found['scenes'])} |" in told
-
-
-def test_the_bars_of_the_tally_add_up_to_the_claims_and_its_words_count_them():
-    rows = {work: outcomes(work, "scenes") for work in ("aoq", "ltd")}
-    figure = tally.tallied(rows)
-    (axes,) = figure.axes
-    reached = {}
-    for bar in axes.patches:
-        row = round(bar.get_y() + bar.get_height() / 2)
-        reached[row] = reached.get(row, 0) + bar.get_width()
-        assert bar.get_x() + bar.get_width() <= len(list(rows.values())[row])
-    assert list(reached.values()) == [len(several) for several in rows.values()]
-    plt.close(figure)
-    said = tally.words_for(rows)
-    for several in rows.values():
-        for verdict in {one.judgement for one in several}:
-            assert f"{sum(one.judgement == verdict for one in several)} {verdict}" in said
 
 
 # Ideas combined.

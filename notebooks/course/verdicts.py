@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from course.wording import seeds, signed, spread, table
+from course.wording import seeds, signed, spread
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE
 from vsecore.experiments.printed import printed_difference
@@ -126,21 +125,6 @@ def side_by_side(outcomes: Mapping[str, Sequence[Outcome]]) -> list[tuple[Outcom
 def is_judged(outcome: Outcome | None) -> bool:
     """Whether a claim is tried, and all its gates were open."""
     return outcome is not None and outcome.judgement not in ("too small to say", "not tried")
-
-
-def in_short(title: str, outcomes: Mapping[str, Sequence[Outcome]]) -> str:
-    """Return all claims of a paper in one table, without their words, which opens at a click on its title."""
-    rows = [
-        [
-            f"{one.claim.statement}{'' if one.claim.words else '?'}<br>*{one.claim.place}*",
-            printed(one.claim),
-            ours(one),
-            ours(other),
-        ]
-        for one, other in side_by_side(outcomes)
-    ]
-    body = table(["claim, or our question", "the paper", *DATA.values()], rows)
-    return f"<details>\n<summary>{html.escape(title)}</summary>\n\n{body}\n\n</details>"
 
 
 def printed(claim: Claim) -> str:

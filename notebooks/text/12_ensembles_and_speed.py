@@ -503,7 +503,7 @@ course.scoreboard("12")
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | average similarity, section 4.3 | `mean_of` | `vsecore.evaluation.ensemble` |
-# | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, of cosines |
+# | the same as one embedding | `as_one` | `vsecore.evaluation.ensemble`, given cosines |
 #
 # ## Summary
 #

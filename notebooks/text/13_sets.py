@@ -507,8 +507,8 @@ of_mil, of_mp, of_smooth = spread.values()
 lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, of_smooth) - 0.4)
 
 # %% [markdown]
-# The rsum is over 150 development pictures, after three epochs with one seed. The sets of captions are narrowest under match probability,
-# as on the circle. But narrow is not bad and wide is not good: a vector that never learns need not stay near the others. The main result of this table is
+# The rsum is over 150 development pictures, after three epochs with one seed. The log variance is the logarithm of a set's circular
+# variance. The sets of captions are narrowest under match probability, as on the circle. But narrow is not bad and wide is not good: a vector that never learns need not stay near the others. The main result of this table is
 # that sets have no clear lead. Four vectors do not find reliably more than one, although captions here fit ten pictures and more.
 #
 # Three epochs are short, so do not stop here. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows a recorded training of fifteen epochs in

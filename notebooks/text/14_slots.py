@@ -147,12 +147,12 @@ lesson.finding("the first step moves most", first_step > 1.5 * max(later))
 
 # %% [markdown]
 # The table averages over all pictures and says how much of a cell changes its slot between two rounds: the first step moves the most. The paper
-# observed that "one of the element slots attends to regions left out after other slots capture distinctive semantics". Ours does so, too, and
-# takes nearly everything. How does such a map come about?
+# observed that "one of the element slots attends to regions left out after other slots capture distinctive semantics". One of ours does so, too,
+# and it takes most of the cells. How does such a map come about?
 #
 # ## Slot attention from scratch
 #
-# In *slot attention*, a slot is a vector that asks. Its query meets the key of each cell, as in the attention of
+# In *slot attention*, a slot is a vector that serves as a query. It meets the key of each cell, as in the attention of
 # [Relations](05_relations.ipynb). The difference is the axis of the softmax. There, each query divides its
 # attention among the cells. Here, each *cell* is divided among the slots:
 #
@@ -300,12 +300,12 @@ check("14.break", your_part)
 # After the division by equation 3, each of the 8 positions has the same weight. The set of a caption would depend on the longest caption of its batch.
 # ````
 #
-# ## Do rivals share better?
+# ## Does competition divide a picture better?
 #
 # Does the competition matter? We train the same system with the usual softmax, over the elements, so that every slot weighs the cells by itself. By
 # equation 3, the weights of one slot add up to 1, and we call the sum of the smaller weights of two slots the *overlap of slots*.
 #
-# ```{exercise} Do rivals overlap less?
+# ```{exercise} Do competing slots overlap less?
 # :label: ex-14-rivals
 #
 # Which softmax gives the smaller overlap: over `"slots"`, over `"elements"`, or is there `"no difference"`?

@@ -383,7 +383,7 @@ lesson.finding("the numbers have more than all words", by_numbers > with_marks +
 
 # %% [markdown]
 # With marks, 32 numbers explain more of a vector than all these words. Suppressed does not mean erased: the words are still there, in a smaller part of
-# the vector, and the cosine hears them less.
+# the vector, and they count less in the cosine.
 #
 # ## Why: the gradient of InfoNCE
 #
@@ -560,8 +560,8 @@ lesson.finding(
 # :class: dropdown
 #
 # Half of the weight is left if $63 \exp(-2/\tau) \ge 1$, so $\tau \ge 2/\log 63$, about 0.48. The gradient no longer vanishes, but the softmax is
-# nearly flat now: easy negatives push almost as hard as those that share the mark. Therefore the system finds less than that of the first table, both
-# with the marks and without.
+# nearly flat now: easy negatives push almost as hard as those that share the mark. Therefore the system finds less than the one at
+# $\tau = 0.05$ in the first table, with the right marks and without any.
 # ````
 #
 # ## Does a larger batch help?
@@ -699,9 +699,9 @@ plots.show(
 # The gap between the right vectors and the language model is all that $z$ contributes. On the left there is none: the decoder does not even notice when the
 # vectors are shuffled. On the right, from $8z$, it saves several nats a caption. So two things are at work here. A decoder "will mainly rely on the learned language model and
 # language patterns", as the paper says, since most of each caption follows from its beginning. And at unit length a vector is too quiet: in a short training, the
-# decoder does not learn to hear it.
+# decoder does not learn to use it.
 #
-# If ITD is to have a fair chance against the shortcut, its decoder must hear the vector. So we add it to the training with marks, started from $8z$.
+# If ITD is to have a fair chance against the shortcut, its decoder must use the vector. So we add it to the training with marks, started from $8z$.
 
 
 # %%

@@ -295,7 +295,7 @@ EXERCISES = {
     ),
     "14.loop": code("The slot loop", 20, LOOP, loop, scene, caller=predicted, difficulty="hard"),
     "14.break": break_it("Break it", 8, BREAK),
-    "14.rivals": predict("Do rivals overlap less?", 3, "slots", "elements", "no difference"),
+    "14.rivals": predict("Do competing slots overlap less?", 3, "slots", "elements", "no difference"),
     "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets, gives="vsecore.similarity.smooth_chamfer"),
     "14.gradient": code(
         "The gradient by hand", 12, GRADIENT, gradient_by_hand, of_pairs, instead=("grad", "backward")

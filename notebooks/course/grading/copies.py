@@ -25,7 +25,7 @@ LEARNER_FOLDER = ROOT / "build" / "learner"
 
 _LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
 _MOVED = (
-    (r"\bvsecore\.course\.book import (dots|tally)\b", r"course import \1"),
+    (r"\bvsecore\.course\.book import dots\b", "course import dots"),
     (r"\bvsecore\.course\.book\.wording\b", "course.wording"),
     (r"\bvsecore\.course\.book\.(evidence|findings|verdict_tables)\b", "course.verdicts"),
     (r"\bvsecore\.course\b", "course"),
