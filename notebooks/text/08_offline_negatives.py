@@ -57,7 +57,7 @@ batch_size = recipe.training.batch_size
 course.drawings.system("learn")
 
 # %% [markdown]
-# ## A harder negative
+# ## Why look for negatives outside the batch?
 #
 # VSE++ learns from the hardest negative of a batch. AOQ, short for *adaptive offline quintuplet* {cite}`chen2020aoq`, asks for harder ones.
 # It trains in two rounds. After the first, it looks through the *whole training set* for the negatives that the model finds most similar.
@@ -71,11 +71,9 @@ train, owner = dataset.train, torch.from_numpy(dataset.train.owner)  # (Nc,)
 run = lesson.trained(recipe, dataset)
 v, t = (side.vectors for side in encode(run.model, train, run.tokenizer))  # (Ni, D), (Nc, D)
 mined = mine_offline_negatives(v, t, owner)
-for kind, of, rows in (
-    ("captions", "picture", mined.texts),
-    ("pictures", "caption", mined.pictures),
-):
-    print(f"the {rows.shape[1]} hardest {kind} for each of {len(rows):,} {of}s")
+hard_texts, hard_pictures = (torch.from_numpy(r).long() for r in (mined.texts, mined.pictures))
+print(f"the {hard_texts.shape[1]} hardest captions for each of {len(v):,} pictures")
+print(f"the {hard_pictures.shape[1]} hardest pictures for each of {len(t):,} captions")
 
 # %% [markdown]
 # Negatives from the batch are *online negatives*: they are found while we train. Those from the whole set are *offline negatives*, and
@@ -94,61 +92,24 @@ def random_pairs(generator, size, split):  # rows of pictures and captions, (B,)
 # %% [markdown]
 # Here are both kinds of negatives, for a caption and for a picture.
 
+
 # %% tags=["hide-input"]
+def true_of(made, captions=None, pictures=None):  # the first so many -> which is true of which
+    if data != "scenes":
+        print(
+            "Of photographs we know only which captions are their own. No other counts as true."
+        )
+        return owner[:captions, None] == torch.arange(len(train))[:pictures]
+    said = [caption for one in made for caption in one.captions][:captions]
+    return torch.from_numpy(scenes.relevance(said, [one.scene for one in made[:pictures]]))
+
+
 made = scenes.pictures("train", len(train)) if data == "scenes" else []
-few_pictures, few_captions = min(200, len(train)), min(1000, len(train.captions))
-
-
-def truth_of(captions, pictures) -> torch.Tensor | None:
-    """Which captions are true of which pictures, (C, n); None for photographs, of which nobody knows it."""
-    if not made:
-        return None
-    said = [caption for one in made for caption in one.captions]
-    stated = [said[row] for row in captions]
-    return torch.from_numpy(scenes.relevance(stated, [made[row].scene for row in pictures]))
-
-
-every_caption, every_picture = range(len(train.captions)), range(len(train))
-true_of_captions = truth_of(range(few_captions), every_picture)  # (1000, Ni)
-true_of_pictures = truth_of(every_caption, range(few_pictures))  # (Nc, 200)
-
-
-def all_false(truth, rows) -> torch.Tensor:
-    """Where none of the items in rows (n, k) is true of its anchor, (n,)."""
-    if truth is None:
-        return torch.ones(len(rows), dtype=torch.bool)
-    return ~truth.gather(1, rows.long()).any(1)
-
-
-def clearest(score, in_batch, own, mined_rows, truth):
-    """The anchor whose mined negatives are furthest ahead of its batch's, if none is true of it: its row, and theirs.
-
-    score is (n, N); in_batch (B,) and own (n, N) say what the batch holds and what belongs to the anchors.
-    """
-    rows = torch.from_numpy(mined_rows[: len(score), :3]).long()  # (n, 3)
-    online = in_batch[score[:, in_batch].argmax(1, keepdim=True)]  # (n, 1)
-    lead = (score.gather(1, rows) - score.gather(1, online)).amin(1)  # (n,)
-    lead[all_own(own, in_batch) | ~all_false(truth, torch.cat([online, rows], 1))] = -torch.inf
-    anchor = int(lead.argmax())
-    return anchor, [int(online[anchor]), *rows[anchor].tolist()]
-
-
-def all_own(own, in_batch) -> torch.Tensor:
-    """Whether the batch holds something of the anchor's own, (n,)."""
-    return own[:, in_batch].any(1)
-
-
-batch_pictures, batch_captions = random_pairs(
-    torch.Generator().manual_seed(seed), batch_size, train
-)
-own = owner[:few_captions, None] == torch.arange(len(train))  # (1000, Ni)
-asked, of_caption = clearest(
-    t[:few_captions] @ v.T, batch_pictures, own, mined.pictures, true_of_captions
-)
-own = torch.arange(few_pictures)[:, None] == owner  # (200, Nc)
-truth = None if true_of_pictures is None else true_of_pictures.T
-picture, of_picture = clearest(v[:few_pictures] @ t.T, batch_captions, own, mined.texts, truth)
-
+true_pictures = true_of(made, captions=1000)  # (1000, Ni)   of a caption
+true_texts = true_of(made, pictures=200).T  # (200, Nc)   of a picture
+p, c = random_pairs(torch.Generator().manual_seed(seed), batch_size, train)  # (B,), (B,)
+asked, of_caption = draw.clearest(t[:1000] @ v.T, p, hard_pictures, true_pictures)
+picture, of_picture = draw.clearest(v[:200] @ t.T, c, hard_texts, true_texts)
 own_first = int((owner == picture).nonzero()[0])
 draw.harder(
     train.captions[asked],
@@ -161,9 +122,9 @@ draw.harder(
 # The online negative shares a thing or two with its *anchor*, the item in question. The offline ones share more, and differ in details that
 # a model must learn to notice: a colour, a number, what stands where. (We picked clear examples, in which no negative is true of its anchor.)
 #
-# ## Where the hardest of a batch stands
+# ## How hard is the hardest of a batch?
 #
-# How hard is an online negative, compared with the whole training set? Sort all $N$ negatives of a picture, the hardest first, and count their *places*
+# We compare an online negative with the whole training set. Sort all $N$ negatives of a picture, the hardest first, and count their *places*
 # from 1. A batch holds $n$ of them, drawn at random, and picks the one that stands first.
 #
 # ```{exercise} Where does it stand?
@@ -232,7 +193,7 @@ def chance(top, among, drawn):  # whole numbers -> between 0 and 1
 # ````
 #
 # The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the split that it uses has five for each of
-# 113,287 pictures. (The paper prints 113,283 pictures, the usual size of this split is 113,287; the difference is far below the last digit.) Which of
+# 113,287 pictures. (The paper prints 113,283 pictures, where the usual size of this split is 113,287. The difference is far below the last digit.) Which of
 # the two numbers of captions gives the paper's 2.2 %?
 
 # %%
@@ -263,7 +224,7 @@ for _ in range(40):
     found["pictures"].append(places(t[c], v, own, p))
 found = {name: torch.cat(each).double() for name, each in found.items()}
 
-# %% tags=["hide-input"]
+# %%
 most = {"captions": len(train.captions) - 5, "pictures": len(train) - 1}
 drawn = batch_size - 1
 among = most | {"captions of COCO": 5 * (113_287 - 1)}
@@ -446,24 +407,11 @@ lesson.finding("many of the four hardest are the picture's own", bool(own_share 
 # photographs nobody knows; for our scenes we do. Here is a caption with its own picture and its four hardest negatives.
 
 # %% tags=["hide-input"]
-if made:
-    right = true_of_captions.gather(
-        1, torch.from_numpy(mined.pictures[:few_captions, :4]).long()
-    )
-    alike = int((right.sum(1) == 3).int().argmax())  # three of four are true
-    lesson.finding("of some caption three of four are true", int(right[alike].sum()) == 3)
-    shown = [int(owner[alike]), *mined.pictures[alike, :4].tolist()]
-    figure = plots.picture_row(
-        lesson.pictures("train", shown),
-        ["its own", *(f"offline, {place}" for place in ("1st", "2nd", "3rd", "4th"))],
-        marked=[True, *right[alike].tolist()],
-        heading=train.captions[alike],
-    )
-    plots.show(
-        figure,
-        alt="A caption, its own picture and its four hardest negatives in the training set. A frame and a tick mark the pictures of which the "
-        "caption is true: its own, and three of the four negatives.",
-    )
+right = true_pictures.gather(1, hard_pictures[:1000, :4])  # (1000, 4)
+alike = int((right.sum(1) == 3).int().argmax())  # three of four are true
+lesson.finding("of some caption three of four are true", int(right[alike].sum()) == 3)
+shown = [int(owner[alike]), *hard_pictures[alike, :4].tolist()]
+draw.ticked(train.captions[alike], lesson.pictures("train", shown), right[alike].tolist())
 
 # %% [markdown]
 # A frame and a tick mark the pictures of which the caption is true. We picked this example, so how common is it? We count how many of the
@@ -472,45 +420,35 @@ if made:
 
 # %%
 def true_shares(truth, rows):  # (n, N), (n, k) -> {depth: % of the hardest that are true}
-    right = truth.gather(1, torch.from_numpy(rows[: len(truth)]).long()).double()  # (n, k)
+    right = truth.gather(1, rows[: len(truth)]).double()  # (n, k)
     depths = [depth for depth in (1, 3, 10, 30, 60, 100, 300) if depth <= rows.shape[1]]
     return {depth: 100 * right[:, :depth].mean().item() for depth in depths}
 
 
-# %% tags=["hide-input"]
-if made:
-    shares = {
-        "captions of a picture": true_shares(true_of_pictures.T, mined.texts),
-        "pictures of a caption": true_shares(true_of_captions, mined.pictures),
-    }
-    chance_true = 100 * true_of_captions.double().mean().item()
-    draw.true_share(shares, chance_true)
+shares = {
+    "captions of a picture": true_shares(true_texts, hard_texts),
+    "pictures of a caption": true_shares(true_pictures, hard_pictures),
+}
+all_pairs = 100 * true_pictures.double().mean().item()
+draw.true_share(shares, all_pairs)
 
 # %% tags=["nbval-ignore-output"]
-if made:
-    last = max(shares["captions of a picture"]), max(shares["pictures of a caption"])
-    measured = {
-        "true, of all pairs (%)": chance_true,
-        "of the hardest captions": shares["captions of a picture"][1],
-        "of a whole list of captions": shares["captions of a picture"][last[0]],
-        "of the hardest pictures": shares["pictures of a caption"][1],
-        "of a whole list of pictures": shares["pictures of a caption"][last[1]],
-    }
-    course.numbers(measured)
-    for each in shares.values():
-        few, all_of_them = each[1], each[max(each)]
-        lesson.finding("more than a fifth of the hardest are true", few > 20)
-        lesson.finding("deeper in the list fewer are true", all_of_them < few - 8)
-        lesson.finding("many more than of all pairs", all_of_them > 5 * chance_true)
+print(f"true, of all pairs: {all_pairs:.1f} %")
+for kind, share in shares.items():
+    few, whole_list = share[1], share[max(share)]
+    print(f"{kind}: {few:.1f} % of the hardest, {whole_list:.1f} % of the whole list")
+    lesson.finding("more than a fifth of the hardest are true", few > 20)
+    lesson.finding("deeper in the list fewer are true", whole_list < few - 8)
+    lesson.finding("many more than of all pairs", whole_list > 5 * all_pairs)
 
 # %% [markdown]
 # The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
 # list but draws from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both
 # weaken the push against what is true. Longer lists contain fewer true pairs but easier negatives, so the length is a compromise.
 #
-# ## Near duplicates make them harder
+# ## Do near duplicates make harder negatives?
 #
-# Where do harder negatives come from? Our world has a knob for them: `near_duplicates` is the share of pictures that differ from an earlier
+# If two pictures are almost the same, a caption of one is a hard negative for the other, or so it seems. Our world has a knob for that: `near_duplicates` is the share of pictures that differ from an earlier
 # one in one fact. We take three small worlds that the model has not learned from. By how much is a caption more similar to its own picture
 # than to the hardest negative of a batch, of all pictures, and of those that it is really false of? This difference is its *lead*.
 
@@ -528,54 +466,40 @@ def leads(split, truth, size=32):  # truth (Nc, n): which caption is true of whi
     false = positive - negatives.masked_fill(truth, -torch.inf).amax(1)  # (Nc,)
     right = truth.gather(1, negatives.argmax(1, keepdim=True)).double()  # (Nc, 1)
     each = (torch.cat(online), false, positive - negatives.amax(1), right)
-    return [one.mean().item() for one in each]
+    return [100 * one.mean().item() for one in each]
+
+
+# %%
+def small_world(share):  # 400 pictures, and which captions are true of which
+    knob = {"near_duplicates": share}
+    split = scenes.load(train=1, dev=1, test=400, features=features, **knob).test
+    return split, true_of(scenes.pictures("test", 400, **knob))
 
 
 # %% tags=["hide-input"]
-LEADS = ("a batch", "all that are false", "all")
-knob, size = {}, min(400, len(dataset.test))
-for share in (0.0, 0.5, 0.9) if made else ():
-    if share:
-        near = {"near_duplicates": share}
-        split = scenes.load(train=1, dev=1, test=size, features=features, **near).test
-        facts = scenes.pictures("test", size, **near)
-    else:  # the first of the lesson's own test split
-        split = dataset.test.subset(size)
-        facts = scenes.pictures("test", len(dataset.test))[:size]
-    captions = [caption for one in facts for caption in one.captions]
-    truth = torch.from_numpy(scenes.relevance(captions, [one.scene for one in facts]))
-    *means, right = leads(split, truth)
-    knob[share] = dict(zip(LEADS, means, strict=True)) | {"true": 100 * right}
-if knob:
-    draw.near_duplicates(knob, LEADS)
+knob = {}
+if data == "scenes":  # a model of photographs cannot read the features of scenes
+    knob = {share: leads(*small_world(share)) for share in (0.0, 0.5, 0.9)}
+    draw.near_duplicates(knob)
 
 # %% tags=["nbval-ignore-output"]
-if knob:
-    print("mean lead in similarity, times 100")
-    print(f"{'near_duplicates':40}" + "".join(f"{share:8}" for share in knob))
-    for key in LEADS:
-        row = "".join(f"{100 * one[key]:8.1f}" for one in knob.values())
-        print(f"{'over the hardest of ' + key:40}" + row)
-    row = "".join(f"{one['true']:8.1f}" for one in knob.values())
-    print(f"{'the hardest of all is true (%)':40}" + row)
+for share, (batch, false, every, true) in knob.items():
+    print(
+        f"near_duplicates {share:.1f}, 100 × mean lead over the hardest of a batch: {batch:.1f}"
+    )
+    print(f"    of all that are false: {false:.1f}, of all: {every:.1f}")
+    print(f"    the hardest of all is true: {true:.1f} %")
 
 # %% tags=["hide-input"]
 if knob:
-    of_batch, of_false, of_all = ([100 * one[key] for one in knob.values()] for key in LEADS)
-    lesson.finding(
-        "the lead over the hardest of all falls", of_all[0] - 1 > of_all[1] > of_all[2] + 1
-    )
-    lesson.finding("that over a batch falls too", of_batch[0] - 4 > of_batch[2])
-    lesson.finding(
-        "that over those that are false hardly falls",
-        of_false[0] - of_false[2] < (of_all[0] - of_all[2]) / 2,
-    )
-    lesson.finding(
-        "it lies between the two",
-        all(a > b > c for a, b, c in zip(of_batch, of_false, of_all, strict=True)),
-    )
-    true = [one["true"] for one in knob.values()]
-    lesson.finding("more and more are true", true[0] + 10 < true[1] < true[2] - 10)
+    batch, false, every, true = np.array(list(knob.values())).T  # (3,) each
+    lesson.finding("the lead over the hardest of all falls", (np.diff(every) < -1).all())
+    lesson.finding("that over a batch falls too", batch[0] - 4 > batch[2])
+    little = false[0] - false[2] < (every[0] - every[2]) / 2
+    lesson.finding("that over those that are false hardly falls", little)
+    between = ((batch > false) & (false > every)).all()
+    lesson.finding("it lies between the two", between)
+    lesson.finding("more and more are true", (np.diff(true) > 10).all())
 
 # %% [markdown]
 # Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. With many near
@@ -624,12 +548,10 @@ for name, size in bytes_of.items():
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 (measured,) = records.find(results(), name="benchmark_mining")
+sizes = "{pictures:,} pictures with {captions:,} captions".format(**measured.config)
 ratio = measured.metrics["mining_over_product"]
 lesson.finding("mining takes less than twice as long as the product alone", 1 < ratio < 2)
-print(
-    f"mining {measured.config['pictures']:,} pictures with {measured.config['captions']:,} captions:"
-)
-print(f"{ratio:.1f} times as long as the product alone ({measured.device})")
+print(f"mining {sizes}: {ratio:.1f} times as long as the product alone ({measured.device})")
 
 # %% [markdown]
 # The product is computed once, between the two rounds. If each side has one vector, it is most of the work. Some systems, such as SCAN and
@@ -661,14 +583,10 @@ together = {
 course.numbers(together)
 
 # %% tags=["hide-input"]
-lesson.finding(
-    "the same draws in an epoch, others in the next", same[0] == 1 and same[1] < 0.05
-)
-lesson.finding(
-    "drawn once, some belong together; from draw_offline, none does",
-    together["belong together, drawn once (%)"] > 0.5
-    and together["from draw_offline (%)"] == 0,
-)
+lesson.finding("the same draws in an epoch", same[0] == 1)
+lesson.finding("others in the next", same[1] < 0.05)
+once, ours = together.values()
+lesson.finding("drawn once, some belong together, but none of ours", once > 0.5 and ours == 0)
 
 # %% [markdown]
 # ## Is a draw from the list harder than the batch?
@@ -685,13 +603,13 @@ def compare(depth, batch):
         p, c = random_pairs(generator, batch, train)  # (B,), (B,)
         positive = (v[p] * t[c]).sum(1)  # (B,)
         place = torch.randint(depth, (len(p),), generator=generator)
-        offline.append(positive - (v[p] * t[mined.texts[p, place]]).sum(1))
+        offline.append(positive - (v[p] * t[hard_texts[p, place]]).sum(1))
         online.append(positive - (v[p] @ t[c].T).fill_diagonal_(-torch.inf).amax(1))
     return [100 * torch.cat(each).mean().item() for each in (offline, online)]
 
 
 # %% tags=["nbval-ignore-output"]
-usual = compare(min(300, mined.texts.shape[1]), 128)
+usual = compare(min(300, hard_texts.shape[1]), 128)
 print(f"100 × lead: over offline {usual[0]:.1f}, over online {usual[1]:.1f}")
 lesson.finding(
     "a draw from 300 is no harder than the hardest of a batch", usual[0] > usual[1] - 1
@@ -708,8 +626,8 @@ lesson.finding(
 #
 # $$\frac{k + 1}{2} < \frac{N + 1}{n + 1} .$$
 #
-# We say that such a list has a *fair length*. For a fair test of AOQ we must shorten the list as the training set shrinks. But a shorter list also
-# holds more captions that are true, as we saw above. The next notebook trains with both.
+# We say that such a list has a *fair length*. For a fair test of AOQ we must shorten the list as the training set shrinks. But in a shorter list
+# a larger share of the captions is true, as we saw above. The next notebook trains with both.
 #
 # ## Change one thing
 #

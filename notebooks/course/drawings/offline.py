@@ -8,21 +8,45 @@ from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
+from torch import Tensor
 
-from course.plots import COLOURS, DASHES, MARKERS, curves, show
+from course.plots import COLOURS, DASHES, MARKERS, curves, picture_row, show
 
-KINDS = ("its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd")
+KINDS = ("its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd", "offline, 4th")
+LEADS = ("a batch", "all that are false", "all")
+
+
+def clearest(scores: Tensor, in_batch: Tensor, mined: Tensor, true: Tensor) -> tuple[int, list[int]]:
+    """Find an anchor whose mined negatives are far harder than its batch's, and none of them true.
+
+    Args:
+        scores: (n, N), of the anchors with all items.
+        in_batch: the batch's items, (B,).
+        mined: the hardest items, (n or more, at least 3).
+        true: which items are true of which anchor, its own among them, (n, N).
+
+    Returns:
+        The anchor, and the rows of its online and its three offline negatives.
+    """
+    online = in_batch[scores[:, in_batch].argmax(1, keepdim=True)]  # (n, 1)
+    four = torch.cat([online, mined[: len(scores), :3]], 1)  # (n, 4)
+    found = scores.gather(1, four)
+    lead = found[:, 1:].amin(1) - found[:, 0]
+    lead[true.gather(1, four).any(1)] = -torch.inf
+    anchor = int(lead.argmax())
+    return anchor, four[anchor].tolist()
 
 
 def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captions: Sequence[str]) -> None:
     """Show a caption with five pictures and a picture with five captions: its own and four negatives."""
-    figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(10.5, 5))
-    for name, pixels, kind in zip("abcde", five, KINDS, strict=True):
+    figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(8.8, 4.2))
+    for name, pixels, kind in zip("abcde", five, KINDS, strict=False):
         panels[name].imshow(pixels, interpolation="lanczos")
         panels[name].set_xlabel(kind, fontsize=9)
-    panels["a"].set_title(textwrap.fill(caption, 110), fontsize=10)
+    panels["a"].set_title(textwrap.fill(caption, 90), fontsize=10)
     panels["f"].imshow(picture, interpolation="lanczos")
-    for place, (said, kind) in enumerate(zip(captions, KINDS, strict=True)):
+    for place, (said, kind) in enumerate(zip(captions, KINDS, strict=False)):
         panels["g"].text(0.0, 0.9 - 0.2 * place, kind, fontsize=9, color="0.4")
         panels["g"].text(0.16, 0.9 - 0.2 * place, said, fontsize=9)
     for axes in panels.values():
@@ -39,7 +63,7 @@ def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captio
 
 def gaps(listed: int = 29, drawn: Sequence[int] = (5, 11, 14, 20, 26)) -> None:
     """Show a sorted list of negatives, cut into gaps by those that a batch has drawn."""
-    figure, axes = plt.subplots(figsize=(8.6, 1.7))
+    figure, axes = plt.subplots(figsize=(7.6, 1.7))
     for number, (low, high) in enumerate(pairwise([0, *drawn, listed + 1]), 1):
         axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
         axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
@@ -88,6 +112,16 @@ def reach(
     )
 
 
+def ticked(caption: str, pictures: Sequence[np.ndarray], true: Sequence[bool]) -> None:
+    """Show a caption's own picture and its four hardest negatives, with a tick where the caption is true."""
+    show(
+        picture_row(pictures, (KINDS[0], *KINDS[2:]), marked=[True, *true], heading=caption),
+        alt="A caption, its own picture and its four hardest negatives in the training set. A frame and "
+        "a tick mark the pictures of which the caption is true: its own, and three of the four "
+        "negatives.",
+    )
+
+
 def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> None:
     """Show which share of the hardest k is true of its anchor, in percent."""
     figure, axes = plt.subplots(figsize=(7, 3.5))
@@ -106,17 +140,17 @@ def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> N
     )
 
 
-def near_duplicates(knob: Mapping[float, Mapping[str, float]], kinds: Sequence[str]) -> None:
-    """Show three leads and how often the hardest of all is true, against the share of near duplicates."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 3.4), width_ratios=[1.5, 1])
+def near_duplicates(knob: Mapping[float, Sequence[float]]) -> None:
+    """Show three mean leads, times 100, and how often the hardest of all is true, against the knob."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.4), width_ratios=[1.5, 1])
     across = list(knob)
-    series = {f"over the hardest of {kind}": (across, [one[kind] for one in knob.values()]) for kind in kinds}
-    curves(left, series, x="near_duplicates", y="mean lead in similarity")
+    *leads, right_answers = zip(*knob.values(), strict=True)
+    series = {kind: (across, each) for kind, each in zip(LEADS, leads, strict=True)}
+    curves(left, series, x="near_duplicates", y="mean lead in similarity × 100")
     left.axhline(0, color="0.5", linewidth=1)
-    left.set_ylim(None, 0.24)
-    left.legend(loc="upper right", fontsize=8)
-    true = {"": (across, [one["true"] for one in knob.values()])}
-    curves(right, true, x="near_duplicates", y="the hardest of all is true (%)")
+    left.set_ylim(None, 24)
+    left.legend(loc="upper right", fontsize=9, title="over the hardest of")
+    curves(right, {"": (across, right_answers)}, x="near_duplicates", y="the hardest of all is true (%)")
     right.set_ylim(0, 100)
     show(
         figure,
