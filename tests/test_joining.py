@@ -36,6 +36,18 @@ def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> No
     assert not check_precomp(tmp_path / "both").problems
 
 
+def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path: Path) -> None:
+    one, other = features(tmp_path / "one", 4, 3), features(tmp_path / "other", 4, 5)
+    for folder in (one, other):
+        (folder / "meta.json").write_text(json.dumps({"kind": "grid"}))
+    joined = open_precomp(join([one, other], tmp_path / "both", cells=True))
+    wanted = np.concatenate([np.load(each / "test_ims.npy") for each in (one, other)], axis=2)
+    assert np.allclose(joined.test.pictures[:], wanted, atol=1e-3)
+    assert not check_precomp(tmp_path / "both").problems
+    with pytest.raises(ValueError, match="grid of 4, region of 9"):
+        join([one, features(tmp_path / "larger", 9, 5)], tmp_path / "no", cells=True)
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
     with pytest.raises(FileExistsError, match="holds something already"):

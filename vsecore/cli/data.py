@@ -141,11 +141,14 @@ def data_import(
 def data_join(
     folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
     out: OutOption,
+    cells: Annotated[
+        bool, typer.Option("--cells", help="Join grids of one size cell by cell, not picture by picture.")
+    ] = False,
 ) -> None:
     """Put the features of several networks side by side, each picture as one vector."""
     from vsecore.data.joining import join
 
-    _show(join(folders, out))
+    _show(join(folders, out, cells))
 
 
 @app.command("rehearse")

@@ -14,20 +14,22 @@ from vsecore.data.karpathy import lines_sha256
 from vsecore.data.splits import Split
 
 
-def join(folders: Sequence[str | Path], out: str | Path) -> Path:
-    """Write a folder of features in which each picture is one vector: the mean element of every network.
+def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) -> Path:
+    """Write a folder of features in which networks stand side by side.
 
-    The networks may have grids of different sizes, since each is averaged on its own.
+    Each picture becomes one vector, the mean element of every network, whose grids may therefore have
+    different sizes. Or each cell of equal grids becomes one: what all networks see at the same place.
 
     Args:
         folders: at least two folders of features, of the same pictures and captions.
         out: the folder to write, new or empty.
+        cells: whether to join cell by cell.
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: fewer than two folders, or their pictures or captions differ.
+        ValueError: fewer than two folders, or their pictures, captions or, cell by cell, grids differ.
         FileExistsError: `out` holds something already.
         FileNotFoundError: a folder or one of its files is missing.
     """
@@ -46,11 +48,15 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
                     f"{folder}: its {name} split has other pictures or captions than that of {folders[0]}: "
                     "extract both from the same collection"
                 )
+    grids = [(data.feature_kind, data.train.pictures.shape[1]) for data in datasets]
+    if cells and {*grids} != {("grid", grids[0][1])}:
+        found = ", ".join(f"{kind} of {elements}" for kind, elements in grids)
+        raise ValueError(f"the folders hold {found}: wanted grids of one size to join cell by cell")
     splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
     for name, split in splits.items():
-        means = [mean_elements(getattr(dataset, name)) for dataset in datasets]
-        joined = np.concatenate(means, axis=1)[:, None]  # (n, 1, F)
-        write_split(out, replace(split, pictures=joined, picture_counts=None))
+        several = [getattr(dataset, name) for dataset in datasets]
+        parts = [_cells(part) if cells else mean_elements(part)[:, None] for part in several]
+        write_split(out, replace(split, pictures=np.concatenate(parts, axis=2), picture_counts=None))
     networks = (
         data.network or Path(folder).resolve().name for folder, data in zip(folders, datasets, strict=True)
     )
@@ -59,7 +65,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
         "backbone": " + ".join(networks),
         "kind": "grid",
         "dtype": "float16",
-        "elements": 1,
+        "elements": grids[0][1] if cells else 1,
         "feature_dim": sum(dataset.feature_dim for dataset in datasets),
         "captions_a_picture": len(datasets[0].train.captions) // len(datasets[0].train),
         "pictures": {name: len(split) for name, split in splits.items()},
@@ -68,6 +74,11 @@ def join(folders: Sequence[str | Path], out: str | Path) -> Path:
     with files.write_atomically(out / META, "w") as file:  # last: it marks the folder as whole
         json.dump(meta, file, indent=2)
     return out
+
+
+def _cells(split: Split) -> np.ndarray:
+    """Return the elements of all pictures in half precision, as they will be on disk, (n, N, F)."""
+    return np.asarray(split.pictures[np.arange(len(split))], np.float16)
 
 
 def mean_elements(split: Split) -> np.ndarray:
