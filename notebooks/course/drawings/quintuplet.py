@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from course.plots import COLOURS, DASHES, curves, show
+from course.wording import seeds
+from vsecore import records
+from vsecore.paths import results
 
+SYSTEM = "aoq_vsepp_region_gru"
+LOSSES = {"OffTri": "+offline_triplet", "OffQuin": "+offline_quintuplet", "AdapOffQuin": ""}
 MEASURES = {"i2t_r1": "picture to text", "t2i_r1": "text to picture"}
 UP = {"hat": 3, "anchor": 2, "off": 1, "own": 0}
 NAMES = {
@@ -51,7 +57,7 @@ def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> 
 
 def seven() -> None:
     """Show the seven similarities of a pair as lines between pictures and captions."""
-    figure, axes = plt.subplots(figsize=(8.2, 3.6))
+    figure, axes = plt.subplots(figsize=(7, 3.8))
     for place, (left, right) in NAMES.items():
         axes.annotate(left, (-0.09, UP[place]), ha="right", va="center")
         axes.annotate(right, (1.09, UP[place]), ha="left", va="center")
@@ -69,9 +75,9 @@ def seven() -> None:
     thin: dict[str, Any] = {"color": "0.75", "linewidth": 1}
     axes.plot([0, 1], [UP["off"], UP["own"]], label="belong together, not in the loss", **thin)
     axes.plot([0, 1], [UP["own"], UP["off"]], **thin)
-    axes.set(xlim=(-0.95, 1.95), ylim=(-0.4, 3.4))
+    axes.set(xlim=(-0.9, 1.9), ylim=(-0.2, 3.2))
     axes.axis("off")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
     show(
         figure,
         alt="Pictures on the left, captions on the right: the online negatives, the pair, the offline "
@@ -151,23 +157,53 @@ def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     )
 
 
+@cache
+def _trained() -> list[records.Record]:
+    folders = (results() / "experiments", results() / "long_lists")
+    found = [run for folder in folders for run in records.find(folder, data="scenes_near_duplicates")]
+    ours = [run for run in found if run.name.startswith(SYSTEM) and "left_out" not in run.data]
+    return [run for run in ours if run.config["training"]["epochs"] == 15]
+
+
+def by_seed(loss: str, texts: int, rate: float, measure: str = "rsum") -> dict[int, float]:
+    """Return what is recorded of VSE++ with a loss, by seed.
+
+    Args:
+        loss: one of `LOSSES`, or "VSE++" for its own, without lists.
+        texts: the length of the lists of captions; "VSE++" has none.
+        rate: the learning rate.
+        measure: such as "rsum".
+    """
+    return {
+        run.seed: run.metrics[measure]
+        for run in _trained()
+        if run.name == SYSTEM + LOSSES.get(loss, "+online")
+        if run.config["training"]["learning_rate"] == rate
+        if loss not in LOSSES or run.config["first_round"]["texts"] == texts
+    }
+
+
+def average(loss: str, texts: int, rate: float, measure: str = "rsum") -> float:
+    """Return the mean over the seeds of `by_seed`."""
+    return float(np.mean(list(by_seed(loss, texts, rate, measure).values())))
+
+
+def gaps(loss: str, texts: int, rate: float, measure: str = "rsum") -> list[float]:
+    """Return by how much a loss is above VSE++ with the same rate, for each seed that both have."""
+    ours, online = (by_seed(each, texts, rate, measure) for each in (loss, "VSE++"))
+    return [ours[seed] - online[seed] for seed in sorted(ours.keys() & online.keys())]
+
+
 def gains(rows: Mapping[str, Sequence[float]]) -> None:
     """Show by how much each training is above VSE++, a dot for each seed; a bar marks the mean."""
-    figure, axes = plt.subplots(figsize=(8, 0.42 * len(rows) + 0.9))
+    figure, axes = plt.subplots(figsize=(7.6, 0.4 * len(rows) + 0.9))
     for place, (name, each) in enumerate(rows.items()):
         colour = COLOURS[1 if "25" in name else 0]
         axes.plot(each, [place] * len(each), "s" if "25" in name else "o", color=colour, alpha=0.7)
         axes.plot([np.mean(each)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
     axes.axvline(0, color="0.4", linestyle=":")
-    axes.set(
-        yticks=range(len(rows)),
-        yticklabels=rows,
-        xlabel="gain in rsum over VSE++",
-        ylim=(len(rows) - 0.5, -0.5),
-    )
-    show(
-        figure,
-        alt="The gain in rsum over VSE++. With lists of 300, five seeds each: OffTri and OffQuin near "
-        "zero, AdapOffQuin three points above. With lists of 25, one training each: OffTri and "
-        "AdapOffQuin one to two points below zero.",
-    )
+    labels = [f"{name} ({seeds(len(each))})" for name, each in rows.items()]
+    axes.set_yticks(range(len(rows)), labels)
+    axes.set(xlabel="gain in rsum over VSE++", ylim=(len(rows) - 0.5, -0.5))
+    means = [f"{label} {np.mean(each):+.1f}" for label, each in zip(labels, rows.values(), strict=True)]
+    show(figure, alt=f"The gain in rsum over VSE++, a dot for each seed. The means: {', '.join(means)}.")
