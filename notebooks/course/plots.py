@@ -22,11 +22,13 @@ __all__ = [
     "Seen",
     "WordMaps",
     "attend",
+    "curve",
     "curves",
     "heatmap",
     "house_style",
     "picture_row",
     "show",
+    "spans",
     "word_maps",
 ]
 
@@ -112,6 +114,25 @@ def curves(
     axes.set(xlabel=x, ylabel=y, title=title)
     if len(lines) > 1:
         axes.legend()
+
+
+def curve(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str, alt: str) -> None:
+    """Show named lines as a figure of their own; the arguments are those of `curves` and `show`."""
+    figure, axes = plt.subplots(figsize=(5.6, 2.8))
+    curves(axes, lines, x=x, y=y)
+    show(figure, alt)
+
+
+def spans(
+    axes: Axes, rows: Mapping[str, tuple[float, float, float]], *, x: str = "", title: str = ""
+) -> None:
+    """Draw a named row for each (middle, low, high): a dot and its interval, the first row on top."""
+    for place, (middle, low, high) in enumerate(rows.values()):
+        axes.plot([low, high], [place, place], color=COLOURS[0])
+        axes.plot(middle, place, "o", color=COLOURS[0])
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(xlabel=x, title=title, ylim=(len(rows) - 0.5, -0.5))
+    axes.grid(axis="y", visible=False)
 
 
 def picture_row(

@@ -63,17 +63,16 @@ course.drawings.system("encode")
 
 # %% tags=["hide-input"]
 sizes = lesson.pick(smoke=(600, 100, 200), lesson=(4000, 500, 1000), full=(4000, 500, 1000))
-plain = scenes.load(*sizes).train
 many = lesson.pick(smoke=100, lesson=1000, full=1000)
-drawn = scenes.load(train=1, dev=1, test=many, relations_only=1.0).test
-facts = [picture.scene for picture in scenes.pictures("train", sizes[0])]
-drawn_facts = [picture.scene for picture in scenes.pictures("test", many, relations_only=1.0)]
 steps = lesson.pick(smoke=20, lesson=200, full=1000)  # of each training
 
 # %%
-train_pairs = [
-    (row, *who) for row, scene in enumerate(facts) for who in drawings.left_of(scene)
-]
+plain = scenes.load(*sizes).train
+facts = [picture.scene for picture in scenes.pictures("train", len(plain))]
+train_pairs = [(row, *who) for row, one in enumerate(facts) for who in drawings.left_of(one)]
+
+drawn = scenes.load(train=1, dev=1, test=many, relations_only=1.0).test  # pairs of pictures
+drawn_facts = [picture.scene for picture in scenes.pictures("test", many, relations_only=1.0)]
 test_pairs = [  # of pictures 2 k and 2 k + 1, the first is where `one` stands left of `other`
     (row, one, other)
     for row in range(0, many, 2)
@@ -87,7 +86,7 @@ rows = [row + second for row, *_ in chosen for second in (0, 1)]
 said = [f"{a} left of {b}" for _, one, other in chosen for a, b in ((one, other), (other, one))]
 pixels = [scenes.draw(drawn_facts[row], size=224) for row in rows]
 alt = "Two pairs of pictures; within each, two things have changed places: " + "; ".join(said)
-plots.show(plots.picture_row(pixels, said, columns=4), alt=alt)
+plots.show(plots.picture_row(pixels, said, columns=2), alt=alt)
 
 # %% [markdown]
 # A mean of word vectors cannot tell the two sentences apart, since they have the same words. For the same reason a mean of cells cannot tell
@@ -358,15 +357,11 @@ drawings.broken(largest, depths)
 
 # %% tags=["remove-cell"]
 middle = {name: np.median(shares) for name, shares in largest.items()}
-lesson.finding(
-    "with the root the largest share is small for most queries; without it, it is most of the weight",
-    bool(middle["divided"] < 0.2 and middle["not divided"] > 0.7),
-)
+lesson.finding("with the root, most of the largest shares are small", middle["divided"] < 0.2)
+lesson.finding("without it they are most of the weight", middle["not divided"] > 0.7)
 once, twice, *_ = depths["without"]
-lesson.finding(
-    "without the residual two blocks make all elements nearly the same, one does not; with it eight do not",
-    once < 0.8 and twice > 0.9 and depths["with residual"][-1] < 0.85,
-)
+lesson.finding("without residuals, all are alike after two blocks", once < 0.8 and twice > 0.9)
+lesson.finding("with them, not even after eight", depths["with residual"][-1] < 0.85)
 
 # %% [markdown]
 # Without the root, many queries give nearly everything to one element. Without the residual, attention averages again and again, and after two
@@ -459,9 +454,7 @@ class Tower(nn.Module):  # for pictures and for captions
 
 
 # %%
-def spoken(
-    pairs,
-):  # tokens and masks of the sentences and their twins, (2, n, L) each, and their rows
+def spoken(pairs):  # tokens and masks of sentences and twins, (2, n, L) each, and their rows
     said = [f"{one} left of {other}" for _, one, other in pairs]
     said += [f"{other} left of {one}" for _, one, other in pairs]
     tokens, mask = vocabulary.encode(said)
@@ -548,14 +541,9 @@ drawings.against_chance({f"positions {name}": row for name, row in found.items()
 course.numbers({f"positions {name} (%)": middle for name, (middle, *_) in found.items()})
 
 # %% tags=["remove-cell"]
-lesson.finding(
-    "with positions in both towers the right picture is preferred in most cases, far above chance",
-    found["in both towers"][1] > 70,
-)
-guesses = [middle for name, (middle, *_) in found.items() if name != "in both towers"]
-lesson.finding(
-    "with positions in one tower it is a guess", all(abs(g - 50) < 4 for g in guesses)
-)
+lesson.finding("positions in both: far above chance", found["in both towers"][1] > 70)
+guesses = [found[f"in {side} only"][0] for side in ("pictures", "captions")]
+lesson.finding("positions in one: a guess", all(abs(one - 50) < 4 for one in guesses))
 
 # %% [markdown]
 # **What came out.** Both towers have a block in all three systems; they differ only in their positions. Only the system with positions in
@@ -649,43 +637,28 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 # *left of*, so here even a mean of words may beat chance. Pictures come as the boxes around their things, whose places are among
 # their features, so the variant *without positions* removes the positions of words only.)
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 recorded = experiments.studied("relational_losses", "scenes")
 arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
 plots.show(dots.compared(study, "scenes", None), alt=dots.words_for(study, "the scenes", None))
-
-
-def mean_of(arm, *measures):
-    return sum(statistics.mean(study[arm].results[one].values()) for one in measures)
-
-
-told = {arm: mean_of(arm, "pairs_t2i") for arm in study}
+told = {arm: statistics.mean(one.results["pairs_t2i"].values()) for arm, one in study.items()}
 course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told.items()})
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
-directions = {way: [f"{way}_r{k}" for k in (1, 5, 10)] for way in ("t2i", "i2t")}
-sums, apart = study["basic"].results["rsum"], study["VSE++ towers"].results["rsum"]
-gains = [mean_of("basic", *six) - mean_of("VSE++ towers", *six) for six in directions.values()]
-lesson.finding(
-    "the thesis's system is about 12 above the towers of VSE++, in all seeds and both directions",
-    all(sums[one] > apart[one] + 8 for one in sums) and min(gains) > 3,
-)
+basic, towers = study["basic"], study["VSE++ towers"]
+lesson.finding("about 12 above VSE++, in all seeds", min(dots.gaps(basic, towers)) > 8)
+gains = [dots.gap(basic, towers, f"{way}_rsum")[0] for way in ("t2i", "i2t")]
+lesson.finding("and in both directions", min(gains) > 3)
 for arm in ("without positions", "mean of words"):
-    lesson.finding(f"{arm} is as good", abs(study[arm].rsum - study["basic"].rsum) < 2)
-gaps = [abs(share - told["mean of words"]) for share in told.values()]
-lesson.finding("on the pairs, none is a whole point from the mean of words", max(gaps) < 1)
-thesis = {
-    entry.system: entry.metrics
-    for entry in records.published()
-    if entry.read_in.startswith("Yan 2019") and entry.data.startswith("coco, 1,000")
-}
-printed = [
-    round(sum(thesis[one][recall] for recall in six), 1)
-    for six in directions.values()
-    for one in ("Yan 2019 (basic)", "VSE++ (ResNet)")
-]
-lesson.finding("the thesis's recalls add up as told", printed == [210.0, 209.0, 230.3, 237.7])
+    lesson.finding(f"{arm} is as good", abs(study[arm].rsum - basic.rsum) < 2)
+apart = [abs(share - told["mean of words"]) for share in told.values()]
+lesson.finding("on the pairs, none is a whole point from the mean of words", max(apart) < 1)
+rows = {one.system: one.metrics for one in records.published() if "coco, 1,000" in one.data}
+thesis = [rows[one] for one in ("Yan 2019 (basic)", "VSE++ (ResNet)")]
+ways = [[f"{way}_r{k}" for k in (1, 5, 10)] for way in ("t2i", "i2t")]
+sums = [sum(one[recall] for recall in three) for three in ways for one in thesis]
+lesson.finding("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.7]))
 
 # %% [markdown]
 # **What came out.** The thesis's system (*basic*) has an rsum about 12 points above that of the towers of VSE++, in all five seeds. But it

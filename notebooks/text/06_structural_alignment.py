@@ -32,9 +32,7 @@ seed = 0
 # %% tags=["hide-input"]
 import copy
 import itertools
-import statistics
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch import nn
@@ -46,14 +44,9 @@ from course.attention import word_maps
 from course.checks import check, exercise
 from course.drawings import alignment as drawings, system
 from vsecore import experiments, records
-from vsecore.data.batches import make_loader
+from vsecore.data.batches import Batches, make_loader
 from vsecore.data.words import TokenizedCaptions
-from vsecore.losses import (
-    NodePooling,
-    node_cross_attention_loss,
-    node_pooling_loss,
-    triplet,
-)
+from vsecore.losses import NodePooling, node_cross_attention_loss, node_pooling_loss, triplet
 from vsecore.recipes import get
 
 lesson = course.begin(tier, data, data_root, seed)
@@ -80,18 +73,19 @@ tokenizer, D = run.tokenizer, recipe.dim
 
 # %% [markdown]
 # Each box and each word has a vector too, the one that goes into the mean. We take their cosines: how similar is each box to the
-# word below the picture? The orange frame marks the most similar one.
+# word below the picture? The orange frame marks the most similar one. (We show the longer words of the caption.)
 
 # %%
 caption, owner = dataset.dev.captions[row], int(dataset.dev.owner[row])
 seen = lesson.seen(dataset, "dev", owner)
-maps = word_maps(run, seen, caption)
-plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
+longer = [word for word, _ in tokenizer.words_of(caption) if len(word) > 3][:7]
+maps = word_maps(run, seen, caption, words=longer)
+plots.show(maps.figure(columns=4), alt=maps.describe(peaks=False))
 
 # %% [markdown]
 # Nobody told the system which box a word belongs to, and it shows: hardly a word singles out its own box. Most maps look alike, because the
 # Transformer has already mixed the elements of each side, so each word carries something of the whole caption. The loss does not mind: it sees only the
-# mean. This will matter below.
+# mean.
 #
 # ## What one global loss does not say
 #
@@ -99,8 +93,9 @@ plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
 #
 # $$s(v, t) \;\propto\; \Big(\sum_i v_i\Big) \cdot \Big(\sum_j t_j\Big) = \sum_i \sum_j v_i \cdot t_j .$$
 #
-# So the loss does compare boxes with words: every box with every word, all in one sum. It asks that the sum be large for the right pair,
-# and never *which* terms make it so. A caption may win because one frequent word agrees a little with all boxes.
+# So this loss, the *global* one, does compare boxes with words: every box with every word, all in one sum. But it only asks that the sum
+# be large for the right pair; it does not say *which* terms should be large. A caption may win because one frequent word agrees a
+# little with all boxes.
 #
 # The thesis {cite}`yan2019relational` adds a second loss that compares parts with parts, "to guide the learning of corresponding features"
 # (section 2.5.2). It calls the parts *nodes*. (Its picture nodes are the 49 cells of a grid; ours are boxes.) The
@@ -108,12 +103,7 @@ plots.show(maps.figure(columns=7), alt=maps.describe(peaks=False))
 # There are two ways out:
 
 # %% tags=["hide-input"]
-plots.show(
-    drawings.two_ways(),
-    alt="Two drawings. Left, node pooling: four boxes are collected into two pools, three words into two pools, and each pool of the "
-    "boxes is compared with the pool of the words that has the same number. Right, node cross-attention: every box is joined with "
-    "every word by a line, some lines strong and most of them weak.",
-)
+drawings.two_ways()
 
 # %% [markdown]
 # ## Node pooling
@@ -161,7 +151,7 @@ def node_pooling(x, mask, W):  # (B, N, D), (B, N), (P, D)
 #
 # ## A hinge for each pool
 #
-# Now pools can be compared as whole vectors were. Write $p_k(v)$ for pool $k$ of picture $v$, and $p_k(t)$ for that of caption $t$. These
+# Now we can compare pools in the same way as we compared whole vectors. Write $p_k(v)$ for pool $k$ of picture $v$, and $p_k(t)$ for that of caption $t$. These
 # two must be more similar to each other than either is to pool $k$ of a negative, by the margin. The negatives $t'$ and $v'$ are "those of
 # the hardest negative determined by the global loss", the same for all pools:
 #
@@ -226,7 +216,7 @@ torch.testing.assert_close(pool_loss(p, q, *hardest(S, own_pairs)), node_pooling
 print("vsecore.losses.NodePooling and node_pooling_loss agree with what you wrote")
 
 # %% [markdown]
-# The thesis adds this loss to the global one, VSE++'s with the hardest negative:
+# The thesis adds this loss to the global one, which is the loss of VSE++ with the hardest negative:
 #
 # $$\ell = 0.2\,\ell_{\mathrm{global}} + 0.8\,\ell_{\mathrm{pool}} .$$
 
@@ -243,7 +233,7 @@ def with_pools(S, positives, v, t, W):
 
 
 # %% [markdown]
-# Each training below starts from the model of the first section and goes on for the same number of steps; only the loss differs.
+# All trainings below start from the model of the first section and go on for a few more steps, each with a loss of its own.
 
 # %%
 read = TokenizedCaptions.encode(tokenizer, dataset.train.captions)
@@ -283,41 +273,28 @@ pooled, W = trained_on(with_pools, random_pools, enough)
 # %% [markdown]
 # ## What the pools learn
 #
-# Here are the eight pools on the picture from above and on its caption. The stronger a box is coloured, the larger its weight; below each
-# picture stand the two words with the largest weights. (The marks *start* and *end* frame every caption, and they are nodes too.)
+# Here are the eight pools on the picture from above and on its caption. The stronger a box is coloured, the larger its weight. The two
+# words with the largest weights are written below each picture. (The marks *start* and *end* frame every caption, and they are nodes too.)
 
-# %% tags=["hide-input"]
+# %%
 few = dataset.dev.subset(min(300, len(dataset.dev)))
-pictures = torch.from_numpy(np.array(few.pictures, dtype=np.float32))  # (Ni, N, F)
-counts = few.picture_counts
-boxes = (
-    None if counts is None else torch.arange(pictures.shape[1]) < torch.tensor(counts)[:, None]
-)
-tokens, real_words = tokenizer.encode(few.captions)  # (Nc, L) each
+captions = TokenizedCaptions.encode(tokenizer, few.captions)
+whole = Batches(few, captions, len(few), "pictures")[0, np.arange(len(few))].to("cpu")
 
 
 @torch.no_grad()
-def both_sides(model):
-    """The development split's pictures and captions as a model has them."""
-    return model.encode_pictures(pictures, boxes), model.encode_captions(tokens, real_words)
+def weights_of(model, W):  # the pools' weights on all pictures and captions of this one batch
+    return [node_pooling(side.elements, side.mask, W)[1] for side in model(whole)]
 
 
-def weights_of(model, W):
-    """The pools' weights on all pictures (Ni, P, N) and on all captions (Nc, P, L)."""
-    return [node_pooling(side.elements, side.mask, W)[1] for side in both_sides(model)]
-
+on_boxes, on_words = weights_of(pooled, W)  # (Ni, P, N), (Nc, P, L)
 
 # %% tags=["hide-input"]
-on_boxes, on_words = weights_of(pooled, W)
 said = ["(start)", *(word for word, _ in tokenizer.words_of(caption)), "(end)"]
-plots.show(
-    drawings.pools(seen, on_boxes[owner], on_words[row][:, : len(said)], said, caption),
-    alt="Eight times the same picture in grey, once for each pool, with the pool's weight of each box in orange. "
-    "Below each stand the two words of the caption with the largest weights, and their weights.",
-)
+drawings.pools(seen, on_boxes[owner], on_words[row][:, : len(said)], said, caption)
 
 # %% [markdown]
-# A pool that looks at a thing and reads its name agrees with itself. Few do so here. Several pools even sit on the cat, which the
+# A pool that looks at a thing and reads its name agrees with itself. Hardly any does so here. Several pools even sit on the cat, which the
 # caption never names. They may: no loss tells a picture's pool which things will be mentioned, and a cat tells this picture
 # from its hardest negative as well as anything else.
 #
@@ -329,7 +306,7 @@ plots.show(
 
 # %%
 named = drawings.named(lesson, dataset, few, tokenizer)  # M words, with their things' boxes
-whose = torch.as_tensor(np.array(few.owner))[named.caption]  # (M,)
+whose = whole.owner_rows[named.caption]  # (M,)
 
 
 def meeting(model, W):  # (P, P): one pool reads a word, another looks at the thing
@@ -339,7 +316,7 @@ def meeting(model, W):  # (P, P): one pool reads a word, another looks at the th
     return 100 * here.T @ there / here.sum(0)[:, None]  # percent of the looking pool's weight
 
 
-# %%
+# %% tags=["nbval-ignore-output"]
 met = {"random pools": meeting(run.model, random_pools), "node pooling": meeting(pooled, W)}
 itself = torch.eye(8) > 0
 agreed = {
@@ -347,15 +324,10 @@ agreed = {
     for when, table in met.items()
     for who, chosen in (("the pool itself", itself), ("another pool", ~itself))
 }
-
-# %% tags=["hide-input", "nbval-ignore-output"]
 course.numbers(agreed)
-plots.show(
-    drawings.meetings(met),
-    alt="Two tables of eight by eight, the pool that reads a word in the rows and the pool that looks at the picture in the columns. A "
-    "colour says how much of its weight the second puts on the thing that the first reads of. In both, the diagonal is "
-    "somewhat brighter than the rest.",
-)
+drawings.meetings(met)
+
+# %% tags=["remove-cell"]
 random_self, random_other, own, other = agreed.values()
 lesson.finding("random pools agree already", random_self > random_other + 3)
 lesson.finding("trained pools agree too, by less than 30 points", 3 < own - other < 30)
@@ -373,7 +345,7 @@ lesson.finding("a trained pool has not much more than half its weight on the thi
 # ```{exercise} Equal pools
 # :label: ex-06-equal
 #
-# We train again with eight pools, but all eight $w_i$ begin as the same vector. What will they do?
+# We train again with eight pools, but all eight $w_k$ begin as the same vector. What will they do?
 #
 # - `"a"`: they drift apart, since the loss is lower if they divide the work;
 # - `"b"`: they stay equal, however long we train;
@@ -389,8 +361,9 @@ check("06.equal", your_prediction)
 
 
 # %%
+@torch.no_grad()
 def alike(model, W):  # in percent
-    v, _ = both_sides(model)
+    v, _ = model(whole)
     p = normalize(node_pooling(v.elements, v.mask, W)[0], dim=-1)  # (Ni, P, D)
     cosines = p @ p.mT  # (Ni, P, P)
     return float(100 * cosines[:, ~torch.eye(len(W), dtype=torch.bool)].mean())
@@ -424,7 +397,7 @@ lesson.finding("random ones stay apart, and grow alike", untrained + 5 < at_rand
 # The second way needs no pools. Every box asks the words directly and gets a mixture of them, and every word asks the boxes. This is
 # *node cross-attention*. With nodes scaled to length one (section 2.5.2),
 #
-# $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_k \exp(v_i \cdot t_k)} .$$
+# $$\hat{v}_i = \sum_j a_{ij}\, t_j , \qquad a_{ij} = \frac{\exp(v_i \cdot t_j)}{\sum_n \exp(v_i \cdot t_n)} .$$
 #
 # In code this is node pooling with other questions: they are not learned, but come from the other side.
 
@@ -436,7 +409,7 @@ def attend(x, y, mask):  # (B, N, D), (B, L, D), (B, L) -> (B, N, D)
 
 
 # %% [markdown]
-# If the caption is right, the box should find itself in it: $v_i \cdot \hat{v}_i$ should be larger, by the margin, than the same product
+# If the caption is right, the mixture should resemble the box: $v_i \cdot \hat{v}_i$ should be larger, by the margin, than the same product
 # with the hardest negative caption. Each box has such a hinge, and so has each word, with the boxes of the hardest negative picture.
 #
 # ```{exercise} Node cross-attention
@@ -503,7 +476,7 @@ attended, _ = trained_on(with_attention, random_pools, enough)
 # %% [markdown]
 # ## Attention that cannot choose
 #
-# Which words does a box learn to look at? Work out first what it *can* look at.
+# Before we ask which words a box learns to look at, work out how sharply it *can* look at one.
 #
 # ```{exercise} The largest share
 # :label: ex-06-even
@@ -525,20 +498,19 @@ check("06.even", your_share)
 # much as another, about seven times.
 # ````
 #
-# Now the trained model. For each box and each caption of its picture we take the largest share, and compare it with an even share and with
+# Now we look at the trained model. For each box and each caption of its picture we take the largest share, and compare it with an even share and with
 # the most that it could be. We also ask how similar $\hat v_i$ is to the plain mean of the words.
 
 
 # %%
-v, t = both_sides(attended)
+with torch.no_grad():
+    v, t = attended(whole)
 v_unit, t_unit = (normalize(side.elements, dim=-1) for side in (v, t))
-of = torch.as_tensor(np.array(few.owner))  # (Nc,)   the picture of each caption
+of = whole.owner_rows  # (Nc,)   the picture of each caption
 logits = (v_unit[of] @ t_unit.mT).masked_fill(~t.mask[:, None], -torch.inf)  # (Nc, N, L)
 largest = logits.softmax(-1).amax(-1)  # (Nc, N)
 mixture = attend(v_unit[of], t_unit, t.mask)  # (Nc, N, D)
-plain_mean = (t_unit * t.mask[..., None]).sum(
-    1, keepdim=True
-)  # (Nc, 1, D)   but for its length
+plain_mean = (t_unit * t.mask[..., None]).sum(1, keepdim=True)  # (Nc, 1, D)   times a number
 likeness = torch.cosine_similarity(mixture, plain_mean, dim=-1)  # (Nc, N)
 
 # %% tags=["nbval-ignore-output"]
@@ -546,22 +518,12 @@ real, length = v.mask[of], t.mask.sum(1)  # (Nc, N), (Nc,)
 sizes = [one for one in range(4, int(length.max()) + 1) if (length == one).sum() > 5]
 in_model = [float(100 * largest[length == n][real[length == n]].mean()) for n in sizes]
 course.numbers({"cosine of the mixture and the plain mean (%)": 100 * likeness[real].mean()})
+drawings.shares(sizes, in_model)
 
-# %% tags=["hide-input"]
-plots.show(
-    drawings.shares(sizes, in_model),
-    alt="The largest share of attention against the number of words: the most that is possible falls from about 60 to 30 per cent, and the "
-    "trained model lies just above an even share. With cosines times nine, nearly all attention could go to one word.",
-)
-lesson.finding(
-    "attention stays nearly even, and the mixture is nearly the mean",
-    bool(
-        likeness[real].mean() > 0.98
-        and all(
-            100 / size < top < 160 / size for size, top in zip(sizes, in_model, strict=True)
-        )
-    ),
-)
+# %% tags=["remove-cell"]
+lesson.finding("the mixture is nearly the mean", bool(likeness[real].mean() > 0.98))
+even = [100 < size * top < 160 for size, top in zip(sizes, in_model, strict=True)]
+lesson.finding("attention stays nearly even", all(even))
 
 # %% [markdown]
 # The model does not even use the little room that it has. Its attention is nearly even, so $\hat v_i$ is almost exactly the mean of all
@@ -575,40 +537,23 @@ lesson.finding(
 # full size, with the global loss alone and with each of the two losses: five seeds each, and for each loss a learning rate chosen on the
 # development split.
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 arms = {"basic": "global loss alone", "pooling": "node pooling", "CA": "node cross-attention"}
 recorded = experiments.studied("relational_losses", "scenes")
 study = {title: recorded[arm] for arm, title in arms.items()}
 plots.show(dots.compared(study, "scenes", None), alt=dots.words_for(study, "the scenes", None))
 
-
-def gaps(title, measure):
-    """By how much a system is above the global loss alone, seed by seed."""
-    with_it, alone = (study[one].results[measure] for one in (title, "global loss alone"))
-    return [with_it[seed] - alone[seed] for seed in with_it.keys() & alone.keys()]
-
-
-pooling, attention = (gaps(title, "rsum") for title in ("node pooling", "node cross-attention"))
+# %% tags=["remove-cell", "results", "nbval-ignore-output"]
+pooling, attention = (dots.gaps(recorded[arm], recorded["basic"]) for arm in ("pooling", "CA"))
+lesson.finding("node pooling costs 16, over ten in each seed", max(pooling) < -10)
+lesson.finding("node cross-attention costs 4, and some in each seed", max(attention) < 0)
 lesson.finding(
-    "node pooling costs 16 points, more than ten in each seed",
-    max(pooling) < -10 and round(statistics.mean(pooling)) == -16,
+    "so on average", [round(np.mean(one)) for one in (pooling, attention)] == [-16, -4]
 )
-lesson.finding(
-    "node cross-attention costs 4 points, and is lower in each seed",
-    max(attention) < 0 and round(statistics.mean(attention)) == -4,
-)
-printed = {
-    one.system: (one.metrics["i2t_r1"], round(one.rsum, 1))
-    for one in records.published()
-    if one.system.startswith("Yan 2019 (") and one.data.startswith("coco, 1,000")
-}
-lesson.finding(
-    "the thesis prints these",
-    [printed[f"Yan 2019 ({arm})"][0] for arm in ("basic", "pooling", "CA")]
-    == [53.1, 56.9, 55.3]
-    and [printed[f"Yan 2019 ({arm})"][1] for arm in ("basic", "pooling", "CA")]
-    == [440.3, 443.4, 439.2],
-)
+rows = {one.system: one for one in records.published() if "coco, 1,000" in one.data}
+thesis = [rows[f"Yan 2019 ({arm})"] for arm in arms]
+lesson.finding("its R@1", [one.metrics["i2t_r1"] for one in thesis] == [53.1, 56.9, 55.3])
+lesson.finding("its sums", [round(one.rsum, 1) for one in thesis] == [440.3, 443.4, 439.2])
 
 # %% [markdown]
 # **What came out.** Neither loss helps here. Node pooling costs 16 points of rsum, and node cross-attention 4.
@@ -662,7 +607,8 @@ check("06.break", your_row)
 # :class: note
 #
 # - **The hinge of a node.** The thesis's formula prints the positive and the negative nodes alike. We follow the sentence below it: the
-#   negative ones are those of the hardest negative. In that of the pools, one $v$ should be a pool.
+#   negative ones are those of the hardest negative. In the hinge of the pools, it prints $v$ once
+#   where a pool must stand.
 # - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
 #   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
 # - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).
@@ -685,15 +631,10 @@ ends = {name: trained_on(with_pools, begin, brief) for name, begin in starts.ite
 paths = {name: [alike(run.model, starts[name]), alike(*end)] for name, end in ends.items()}
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(5.6, 2.8))
-plots.curves(
-    axes,
+plots.curve(
     {name: ([0, brief], path) for name, path in paths.items()},
     x="steps of training",
     y="how alike the pools are (%)",
-)
-plots.show(
-    figure,
     alt="Two lines: how alike the pools of a picture are before and after a short training, for eight pools and for the changed start.",
 )
 
@@ -706,7 +647,8 @@ check("06.explore", (expected, found))
 # ````{solution} ex-06-explore
 # :class: dropdown
 #
-# Pools of a small start begin near the mean, and are very alike from the beginning; many or few matters less than how large $w_k$ is.
+# If the $w_k$ begin small, every pool is close to the mean, so the pools are very alike from the beginning. How many there are matters less
+# than how large $w_k$ is.
 # One seed and few steps show a tendency, no more.
 # ````
 #
@@ -723,7 +665,7 @@ check("06.explore", (expected, found))
 # - A global loss between two means compares every box with every word, in one sum; it never says which of them belong together.
 # - Node pooling gives both sides the same number of parts, by learned questions; each part has a hinge against the global hardest negative.
 # - Pools of picture and caption agree more often than chance, but random pools nearly as often; only chance at the start makes them differ.
-# - Node cross-attention without a factor is nearly a mean. Neither loss helps here: node pooling costs 16 points of rsum, node
+# - Node cross-attention, whose softmax has no factor, is nearly a mean. Neither loss helps here: node pooling costs 16 points of rsum, node
 #   cross-attention 4.
 #
 # ## Where to read on

@@ -34,7 +34,6 @@ seed = 0
 import statistics
 import time
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch.nn import functional as F
@@ -80,7 +79,7 @@ model, tokenizer = run.model, run.tokenizer
 
 # %%
 maps = plots.word_maps(run, lesson.seen(dataset, "test", row), caption)
-plots.show(maps.figure(columns=6), alt=maps.describe(peaks=False))
+plots.show(maps.figure(columns=4), alt=maps.describe(peaks=False))
 
 # %% [markdown]
 # Nobody told the model which word belongs to which box. It only learned which captions were written for which picture. But one picture
@@ -114,24 +113,12 @@ lesson.finding("more than twice as often as a random box", bool(pointing(weights
 # How does a word decide? Take one picture and one caption. The *affinity* of a word and a box is the cosine of their vectors. Here are
 # the affinities, and the two steps that turn them into weights. A column is a box, named after the thing in it; *all* is the whole picture.
 
-# %% tags=["hide-input"]
+# %%
 one = int(np.flatnonzero(dev.owner == 0)[0])  # a caption of the first picture
-boxes = v.elements[0][v.mask[0]]  # (N, D)
-words = t.elements[one][t.mask[one]]  # (L, D)
+boxes, words = v.elements[0][v.mask[0]], t.elements[one][t.mask[one]]  # (N, D), (L, D)
 affinity = F.normalize(words, dim=1) @ F.normalize(boxes, dim=1).T  # (L, N)
-divided = F.normalize(F.leaky_relu(affinity, 0.1), dim=0)  # (L, N)
-steps = {"1. affinities": affinity, "2. clipped, divided": divided}
-steps["3. softmax"] = (9 * divided).softmax(1)
-spoken = [(word, places[0]) for word, places in tokenizer.words_of(dev.captions[one])][:10]
-plots.show(
-    drawings.tables(
-        {title: values[[place for _, place in spoken]] for title, values in steps.items()},
-        [word for word, _ in spoken],
-        drawings.boxes_of(lesson, dataset, 0, len(boxes)),
-    ),
-    alt="Three tables of a caption's words by a picture's boxes, in colours: the affinities, the same after clipping and dividing each "
-    "column by its length, and the weights after the softmax, where a few boxes of each row have most of the weight.",
-)
+places = {word: rows[0] for word, rows in tokenizer.words_of(dev.captions[one])[:10]}
+drawings.tables(affinity, places, drawings.boxes_of(lesson, dataset, 0, len(boxes)))
 
 # %% [markdown]
 # With $v_i$ the vector of box $i$ and $t_j$ that of word $j$, scaled to length one, and $[s]_+$ for $s$ clipped at zero, the paper's equations
@@ -289,7 +276,7 @@ def attended_score(weights, queries, context, lse=6.0):  # (n, m), (n, D), (m, D
 # ````
 #
 # That is SCAN from text to image (*t2i*): the words ask, and the boxes are read. From image to text (*i2t*) only the roles change: the
-# boxes ask, and the words are read.
+# boxes ask, and the words are read. (Both are used to search in both directions.)
 
 
 # %%
@@ -463,7 +450,7 @@ torch.testing.assert_close((6 * quick).logsumexp(0) / 6, t2i)
 # `vsecore.similarity.cross_attention` computes all affinities of a block of pictures and captions in one product, and then works with
 # small tables only. It is exact, so training uses it too.
 #
-# ## The bill
+# ## The bill: what one pair costs
 #
 # Two towers compare one vector with one vector. DivE {cite}`kim2023dive` compares a set of four with a set of four. SCAN compares $L$
 # words with $N$ boxes. Here is the bill at about the sizes of SCAN's paper: the *multiply-adds* of *one* pair, and the numbers that an index
@@ -499,7 +486,7 @@ for name, (flops, cost, milliseconds) in printed.items():
 # Counted as we do, their 1.24 M would be a caption of nearly 17 words, its marks for start and end included: $2LND$ with $N = 36$ and
 # $D = 1{,}024$.
 #
-# What does a clock say? We time random vectors of these sizes on one core. In each round we time all ways right after each other, and
+# Does a clock agree? We time random vectors of these sizes on one core. In each round we time all ways right after each other, and
 # divide by the time of one vector each. We measure processor time, which ignores other programs, and leave out whatever can be encoded
 # beforehand.
 
@@ -542,24 +529,21 @@ clock = {
 for name, times in clock.items():
     print(f"{name:28}{times:8,.0f} times")
 
-# %% tags=["hide-input"]
-least = min(clock["SCAN, without reading"], bill["SCAN, without reading"][0] / D)
-lesson.finding(
-    "without reading is faster than one caption at a time, and still a hundred times one vector",
-    100 < least and clock["SCAN, without reading"] < clock["SCAN, one caption at a time"],
+# %%
+drawings.costs(
+    {
+        "counted": {name: work / D for name, (work, _) in bill.items()},
+        "timed here": clock,
+        "DivE, counted": {name: cost for name, (_, cost, _) in printed.items()},
+        "DivE, timed": {name: time / 159 for name, (_, _, time) in printed.items()},
+    }
 )
-plots.show(
-    drawings.costs(
-        {
-            "counted": {name: work / D for name, (work, _) in bill.items()},
-            "timed here": clock,
-            "DivE, counted": {name: cost for name, (_, cost, _) in printed.items()},
-            "DivE, timed": {name: time / 159 for name, (_, _, time) in printed.items()},
-        }
-    ),
-    alt="How many times as much as one vector each three other ways cost, on a logarithmic axis: by our count, by a clock here, and by DivE's "
-    "count and clock. By each count, SCAN lies far to the right of sets of four.",
-)
+
+# %% tags=["remove-cell"]
+loop, quick = clock["SCAN, one caption at a time"], clock["SCAN, without reading"]
+lesson.finding("without reading is faster", quick < loop)
+counted = bill["SCAN, without reading"][0] / D
+lesson.finding("and still a hundred times one vector", 100 < min(quick, counted))
 
 # %% [markdown]
 # Count and clock agree on the order of magnitude. In DivE's times, one vector and sets of four take nearly the same, so most of that time
@@ -591,15 +575,12 @@ course.numbers(
     {f"rsum of {len(dev)} pictures, {name}": value for name, value in broken.items()}
 )
 
-# %% tags=["hide-input"]
+# %% tags=["remove-cell"]
+worst, best = broken["factor 1"] + 50, broken["as trained"] - 10
 lesson.finding(
-    "forgetting the factor costs most, training without it recovers much of that but not all",
-    broken["factor 1"] + 50 < broken["trained with factor 1"] < broken["as trained"] - 10,
+    "training without the factor wins back some", worst < broken["trained with factor 1"] < best
 )
-lesson.finding(
-    "the wrong axis costs something, less than forgetting the factor",
-    broken["factor 1"] + 50 < broken["divided over the boxes"] < broken["as trained"] - 10,
-)
+lesson.finding("the wrong axis costs less", worst < broken["divided over the boxes"] < best)
 
 # %% [markdown]
 # With nearly equal weights, every word reads nearly the same, namely the mean of the boxes. That costs more than a hundred points. A model
@@ -614,80 +595,60 @@ lesson.finding(
 # its lead has two causes.) Each has five seeds, and a learning rate chosen on the development split. *SCAN t2i, mean* takes the plain
 # mean of the relevances, the paper's other choice, where this notebook teaches the log-sum-exp.
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 names = {"SCAN t2i": "SCAN t2i, mean", "SCAN i2t": "SCAN i2t", "BFAN prob": "BFAN prob"}
 names |= {"VSRN": "VSRN", "VSE++": "VSE++"}
 recorded = experiments.studied("cross_attention", "scenes")
 study = {title: recorded[arm] for arm, title in names.items()}
 plots.show(dots.compared(study, "scenes", None), alt=dots.words_for(study, "the scenes", None))
-attending = [title for title in study if title not in ("VSRN", "VSE++")]
+
+# %% tags=["remove-cell", "results", "nbval-ignore-output"]
+attending = [arm for title, arm in study.items() if title not in ("VSRN", "VSE++")]
+least = min(min(dots.gaps(arm, study["VSE++"])) for arm in attending)
+lesson.finding("each cross-attention is 20 and more above VSE++, from every seed", least > 20)
+lead = study["VSRN"].rsum - max(arm.rsum for arm in attending)
+lesson.finding("VSRN has the highest rsum of all", lead > 4)
 
 
 def mean(title, measure):
     return statistics.mean(study[title].results[measure].values())
 
 
-def lowest(title, measure):
-    """The smallest lead over VSE++ from one seed."""
-    ours, theirs = (study[one].results[measure] for one in (title, "VSE++"))
-    return min(ours[one] - theirs[one] for one in ours.keys() & theirs.keys())
-
-
+first = [max(study, key=lambda one: mean(one, f"{way}_map_at_r")) for way in ("i2t", "t2i")]
 lesson.finding(
-    "each cross-attention is 20 and more above VSE++ in rsum, from every seed",
-    all(lowest(one, "rsum") > 20 for one in attending),
-)
-lesson.finding(
-    "VSRN has the highest rsum of all",
-    all(study["VSRN"].rsum > study[one].rsum + 4 for one in attending),
-)
-lesson.finding(
-    "BFAN leads by mAP@R from picture to text, SCAN i2t from text to picture, not VSRN",
-    max(study, key=lambda one: mean(one, "i2t_map_at_r")) == "BFAN prob"
-    and max(study, key=lambda one: mean(one, "t2i_map_at_r")) == "SCAN i2t",
+    "by mAP@R, BFAN leads one way, SCAN i2t the other", first == ["BFAN prob", "SCAN i2t"]
 )
 
 # %% [markdown]
-# **What came out.** Each cross-attention is 20 to 30 points of rsum above VSE++, in all five seeds. But the highest rsum of all, 517.8, is
-# VSRN's: one vector against one vector, at a bill of 1 where SCAN pays hundreds. By mAP@R, which counts every true pair, the order is
-# another: BFAN leads from picture to text (32.9 %, VSRN 30.9 %), and SCAN *i2t* from text to picture (77.1 %, VSRN 71.4 %).
+# **What came out.** Each cross-attention is 20 to 30 points of rsum above VSE++, in all five seeds. But VSRN has
+# the highest rsum of all, 517.8, although it compares one vector with one vector, at a cost of 1 where SCAN pays hundreds. By mAP@R, which
+# counts every true pair, the order is different: BFAN leads from picture to text (32.9 %, VSRN 30.9 %), and SCAN *i2t* from text to picture (77.1 %, VSRN 71.4 %).
 #
-# **What it means.** Better elements can be worth more than a dearer comparison: VSRN spends its effort in the encoder, once for each
+# **What it means.** Better elements can be worth more than a more expensive comparison: VSRN spends its effort in the encoder, once for each
 # picture, and SCAN spends it at every pair. Which of the two wins depends on the measure. The rsum rewards finding the very caption that was
 # written for a picture; mAP@R rewards putting all true ones in front, and there cross-attention has the edge.
 #
-# **How sure we are.** All seeds agree. But our boxes are exact and few; a detector's 36 are neither.
+# **How sure we are.** All five seeds agree, except in how SCAN *i2t* compares with VSRN from picture to text. But our boxes are exact and
+# few; a detector's 36 are neither.
 #
 # Does cross-attention at least know *who stands where*? It compares single words with single boxes, so it might. We show each system two
 # pictures that differ in one relation only, with a caption of one of them, and count how often it prefers the right one. *Mean of words* is a
 # system of [Relations](05_relations.ipynb) whose captions have no order, so it cannot know.
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
-asked = {"pairs_left_right": "left or right", "pairs_other": "other relations"}
+# %% tags=["results", "nbval-ignore-output"]
 bag = experiments.studied("relational_losses", "scenes")["mean of words"]
-shares = {
-    question: {
-        title: list(arm.results[key].values())
-        for title, arm in (study | {"mean of words": bag}).items()
-    }
-    for key, question in asked.items()
-}
-# 1.96 standard errors if all captions of a pair of pictures stand or fall together, counted on the pairs themselves
-reach = {"left or right": 4.8, "other relations": 5.9}
-plots.show(
-    drawings.relations(shares, reach),
-    alt="For left or right and for other relations: how often each of six systems prefers the right picture of two. All lie between 48 and "
-    "53 %, inside a grey band around one half that shows what guessing gives.",
-)
-lesson.finding(
-    "no system leaves the band of guessing, none is four points above the mean of words",
-    all(
-        abs(statistics.mean(seeds) - 50) < reach[question]
-        and statistics.mean(seeds) < statistics.mean(systems["mean of words"]) + 4
-        for question, systems in shares.items()
-        for seeds in systems.values()
-    ),
-)
+# 1.96 standard errors of guessing, if all captions of a pair of pictures stand or fall together
+reach = {"pairs_left_right": 4.8, "pairs_other": 5.9}
+drawings.relations(study | {"mean of words": bag}, reach)
+
+# %% tags=["remove-cell", "results", "nbval-ignore-output"]
+for key, band in reach.items():
+    none = statistics.mean(bag.results[key].values())
+    shares = [mean(title, key) for title in study]
+    lesson.finding(
+        "no system leaves the band", all(abs(one - 50) < band for one in [*shares, none])
+    )
+    lesson.finding("none is four points above the mean of words", max(shares) < none + 4)
 
 # %% [markdown]
 # No: none does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
@@ -721,10 +682,10 @@ curve = [
 ]
 
 # %% tags=["hide-input"]
-figure, axes = plt.subplots(figsize=(5.6, 2.8))
-plots.curves(axes, {"": (values, curve)}, x=setting, y=f"rsum of {len(dev)} pictures")
-plots.show(
-    figure,
+plots.curve(
+    {"": (values, curve)},
+    x=setting,
+    y=f"rsum of {len(dev)} pictures",
     alt=f"The rsum of the trained model on the development pictures, for five values of {setting} when it is scored.",
 )
 
@@ -756,8 +717,8 @@ check("07.explore", (your_expectation, your_finding))
 # - In cross-attention each word reads the picture by itself, and the score says how well the words found what they looked for.
 # - SCAN divides each box's affinities over the words and takes the softmax over the boxes; BFAN then drops the weak boxes.
 # - The cosine with an attended vector follows from affinities and a Gram matrix, so the vector is never formed.
-# - A pair costs hundreds of times what one vector each costs. Cross-attention is 20 to 30 above VSE++, but VSRN, with one vector each, has
-#   the highest rsum, 517.8; by mAP@R, BFAN and SCAN lead.
+# - A pair costs hundreds of times what one vector each costs. Cross-attention is 20 to 30 points of rsum above VSE++, but VSRN, with one
+#   vector each, has the highest rsum, 517.8; by mAP@R, BFAN and SCAN lead.
 #
 # ## Where to read on
 #

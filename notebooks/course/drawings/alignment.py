@@ -8,15 +8,16 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
+from torch.nn.functional import leaky_relu, normalize
 
 from course.attention import Seen, pale
 from course.lesson import Lesson
-from course.plots import COLOURS, MARKERS, curves, heatmap
+from course.plots import COLOURS, MARKERS, curves, heatmap, show, spans
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
+from vsecore.experiments import Studied
 from vsecore.experiments.statistics import interval
 from vsecore.scenes.grammar import NOUN_WORDS
 from vsecore.scenes.truth import NOUNS
@@ -66,54 +67,70 @@ def boxes_of(lesson: Lesson, dataset: Dataset, row: int, count: int) -> list[str
     return ["all", *(thing.kind for thing in things)]
 
 
-def tables(values: Mapping[str, Tensor], words: Sequence[str], boxes: Sequence[str]) -> Figure:
-    """Draw tables of words by boxes, each (words, boxes), beside each other."""
-    figure, panels = plt.subplots(1, len(values), figsize=(9.6, 3.4), sharey=True)
-    for axes, (title, table) in zip(panels, values.items(), strict=True):
-        heatmap(axes, table.numpy(), x="", y="", label="", title=title)
-        axes.set_xticks(range(len(boxes)), boxes, rotation=45, ha="right")
-    panels[0].set_yticks(range(len(words)), words)
-    return figure
+def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) -> None:
+    """Draw some words of the affinities, (L, N), and the two steps that make SCAN's weights of them."""
+    divided = normalize(leaky_relu(affinity, 0.1), dim=0)  # (L, N)
+    steps = {"1. affinities": affinity, "2. clipped, divided": divided}
+    steps["3. softmax"] = (9 * divided).softmax(1)
+    figure, panels = plt.subplots(3, 1, figsize=(5.2, 7.4), sharex=True)
+    for axes, (title, table) in zip(panels, steps.items(), strict=True):
+        heatmap(axes, table[list(places.values())].numpy(), x="", y="", label="", title=title)
+        axes.set_yticks(range(len(places)), list(places))
+    axes.set_xticks(range(len(boxes)), boxes)
+    show(
+        figure,
+        alt="Three tables of a caption's words by a picture's boxes, in colours: the affinities, the same"
+        " after clipping and dividing each column by its length, and the weights after the softmax, "
+        "where a few boxes of each row have most of the weight.",
+    )
 
 
-def costs(series: Mapping[str, Mapping[str, float]]) -> Figure:
+def costs(series: Mapping[str, Mapping[str, float]]) -> None:
     """Draw how many times as much as the first way each way costs; a colour and a marker for each series."""
     ways = list(next(iter(series.values())))
-    figure, axes = plt.subplots(figsize=(8.4, 2.6))
+    figure, axes = plt.subplots(figsize=(6.6, 2.8))
     for style, (label, values) in enumerate(series.items()):
         at = [ways.index(way) + 0.16 * (style - 1.5) for way in values]
         axes.plot(list(values.values()), at, MARKERS[style], color=COLOURS[style], label=label)
     axes.set(xscale="log", xlabel="times as much as one vector each", ylim=(len(ways) - 0.5, -0.5))
-    axes.set_yticks(range(len(ways)), ways)
+    axes.set_yticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
     figure.legend(loc="outside upper center", ncols=len(series))
-    return figure
+    show(
+        figure,
+        alt="How many times as much as one vector each three other ways cost, on a logarithmic axis: by our "
+        "count, by a clock here, and by DivE's count and clock. By each count, SCAN lies far to the right of "
+        "sets of four.",
+    )
 
 
-def relations(shares: Mapping[str, Mapping[str, Sequence[float]]], reach: Mapping[str, float]) -> Figure:
+def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> None:
     """Draw how often each system prefers the right picture of two, with intervals over seeds.
 
     Args:
-        shares: for each question the percentages of each system, one for each seed.
-        reach: for each question, how far from 50 the pairs alone may bring a system that guesses.
+        systems: what is recorded of them.
+        reach: for each measure, how far from 50 the pairs alone may bring a system that guesses.
     """
-    figure, panels = plt.subplots(1, len(shares), figsize=(8.6, 2.9), sharex=True, sharey=True)
-    for axes, (question, systems) in zip(panels, shares.items(), strict=True):
-        axes.axvspan(
-            50 - reach[question], 50 + reach[question], color="0.9", label="what guessing gives, 95 %"
-        )
-        for place, seeds in enumerate(systems.values()):
-            axes.plot(interval(seeds), [place] * 2, color=COLOURS[0], linewidth=2.5)
-            axes.plot(np.mean(seeds), place, "o", color=COLOURS[0])
-        axes.set(title=question, xlabel="right picture of two (%)", ylim=(len(systems) - 0.5, -0.5))
-        axes.set_yticks(range(len(systems)), list(systems))
-    panels[0].plot([], [], "o-", color=COLOURS[0], label="mean, 95 % interval over seeds")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
-    return figure
+    figure, panels = plt.subplots(len(reach), 1, figsize=(5.8, 5), sharex=True)
+    titles = {"pairs_left_right": "left or right", "pairs_other": "other relations"}
+    for axes, (key, band) in zip(panels, reach.items(), strict=True):
+        axes.axvspan(50 - band, 50 + band, color="0.9", label="what guessing gives, 95 %")
+        seeds = {name: list(arm.results[key].values()) for name, arm in systems.items()}
+        spans(axes, {name: (np.mean(each), *interval(each)) for name, each in seeds.items()})
+        axes.set_title(titles[key])
+    axes.set_xlabel("right picture of two (%)")
+    axes.plot([], [], "o-", color=COLOURS[0], label="mean, 95 % interval over seeds")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    show(
+        figure,
+        alt="For left or right and for other relations: how often each of six systems prefers the right "
+        "picture of two. All lie between 48 and 53 %, inside a grey band around one half that shows "
+        "what guessing gives.",
+    )
 
 
-def two_ways() -> Figure:
+def two_ways() -> None:
     """Draw node pooling and node cross-attention, with four nodes of a picture and three of a caption."""
-    figure, panels = plt.subplots(1, 2, figsize=(9, 2.8))
+    figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.2))
     heights: dict[str, tuple[float, ...]] = {"boxes": (0.0, 0.33, 0.67, 1.0), "words": (0.1, 0.5, 0.9)}
     for axes, title in zip(panels, ("node pooling", "node cross-attention"), strict=True):
         for (name, places), across, colour, marker in zip(
@@ -130,20 +147,25 @@ def two_ways() -> Figure:
                 panels[0].plot([start, across], [other, up], color=colour, alpha=strong, linewidth=1)
             panels[0].plot(across, up, "D", color=colour, markersize=10)
         panels[0].annotate("", (1.9, up), (1.1, up), arrowprops={"arrowstyle": "<->", "color": COLOURS[2]})
-    panels[0].annotate("pools, compared one by one", (1.5, -0.17), ha="center", fontsize=9)
     for up in heights["boxes"]:
         for right in heights["words"]:
             strong = 0.8 if abs(up - right) < 0.2 else 0.15
             panels[1].plot([0, 3], [up, right], color="0.3", alpha=strong, linewidth=1)
-    panels[1].annotate(
-        "every node looks at all nodes of the other side", (1.5, -0.17), ha="center", fontsize=9
+    notes = "pools, compared one by one", "every node looks at all nodes of the other side"
+    for axes, note in zip(panels, notes, strict=True):
+        axes.annotate(note, (1.5, -0.17), ha="center")
+    show(
+        figure,
+        alt="Two drawings. Above, node pooling: four boxes are collected into two pools, three words into"
+        " two pools, and each pool of the boxes is compared with the pool of the words that has the "
+        "same number. Below, node cross-attention: every box is joined with every word by a line, "
+        "some lines strong and most of them weak.",
     )
-    return figure
 
 
-def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> Figure:
+def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> None:
     """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
-    figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(9.2, 5.6))
+    figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.6, 4.8))
     height, width = seen.pixels.shape[:2]
     for number, axes in enumerate(grid.flat):
         axes.imshow(pale(seen.pixels, 0.45).squeeze(-1), cmap="gray", vmin=0, vmax=1)
@@ -154,16 +176,20 @@ def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], 
             axes.add_patch(patch)
         best = on_words[number].argsort(descending=True)[:2].tolist()
         read = (f"{words[place]} {100 * on_words[number, place]:.0f} %" for place in best)
-        axes.set_xlabel("\n".join(read), fontsize=9)
+        axes.set_xlabel("\n".join(read))
         axes.set(title=f"pool {number + 1}", xticks=[], yticks=[])
         axes.grid(False)
     figure.suptitle(caption, fontsize=11)
-    return figure
+    show(
+        figure,
+        alt="Eight times the same picture in grey, once for each pool, with the pool's weight of each box in "
+        "orange. Below each stand the two words of the caption with the largest weights, and their weights.",
+    )
 
 
-def meetings(tables: Mapping[str, Tensor]) -> Figure:
+def meetings(tables: Mapping[str, Tensor]) -> None:
     """Draw tables of the pool that reads by the pool that looks, (P, P), in percent, on one scale."""
-    figure, panels = plt.subplots(1, len(tables), figsize=(8.6, 3.5), sharey=True)
+    figure, panels = plt.subplots(1, len(tables), figsize=(6.6, 3), sharey=True)
     top = max(float(table.max()) for table in tables.values())
     for axes, (title, table) in zip(panels, tables.items(), strict=True):
         image = axes.imshow(table, vmin=0, vmax=top, cmap="viridis")
@@ -172,11 +198,16 @@ def meetings(tables: Mapping[str, Tensor]) -> Figure:
             axis.set_ticks(range(len(table)), [str(place + 1) for place in range(len(table))])
         axes.grid(False)
     panels[0].set_ylabel("the pool that reads")
-    figure.colorbar(image, ax=panels, label="weight on the thing, %")
-    return figure
+    figure.colorbar(image, ax=panels, label="weight on the thing, %", shrink=0.8)
+    show(
+        figure,
+        alt="Two tables of eight by eight, the pool that reads a word in the rows and the pool that looks"
+        " at the picture in the columns. A colour says how much of its weight the second puts on the "
+        "thing that the first reads of. In both, the diagonal is somewhat brighter than the rest.",
+    )
 
 
-def shares(sizes: Sequence[int], found: Sequence[float]) -> Figure:
+def shares(sizes: Sequence[int], found: Sequence[float]) -> None:
     """Draw the largest share of a softmax over cosines (%) by the number of words: bounds and a model."""
     n, e = np.array(sizes), np.e
     lines = {
@@ -185,8 +216,13 @@ def shares(sizes: Sequence[int], found: Sequence[float]) -> Figure:
         "trained model": np.array(found),
         "an even share": 100 / n,
     }
-    figure, axes = plt.subplots(figsize=(7, 3))
-    drawn = {name: (n.tolist(), line.tolist()) for name, line in lines.items()}
+    figure, axes = plt.subplots(figsize=(6.2, 3.6))
+    drawn = {name: (sizes, line.tolist()) for name, line in lines.items()}
     curves(axes, drawn, x="words of the caption, marks included", y="largest share (%)")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.74))
+    show(
+        figure,
+        alt="The largest share of attention against the number of words: the most that is possible falls "
+        "from about 60 to 30 per cent, and the trained model lies just above an even share. With cosines "
+        "times nine, nearly all attention could go to one word.",
+    )

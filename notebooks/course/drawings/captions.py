@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from course.facts import Fact, says
-from course.plots import COLOURS, curves, heatmap, show
+from course.plots import COLOURS, curves, heatmap, show, spans
 from vsecore import scenes
 from vsecore.scenes import Picture
 
@@ -155,12 +155,8 @@ def relevance(truth: np.ndarray, own: np.ndarray) -> None:
 def called_false(shares: Mapping[str, tuple[float, float, float]]) -> None:
     """Show a share for each annotator, in percent, with the ends of its interval."""
     figure, axes = plt.subplots(figsize=(6.4, 2.5))
-    for row, (low, middle, high) in enumerate(shares.values()):
-        axes.plot([low, high], [row, row], color=COLOURS[0])
-        axes.plot(middle, row, "o", color=COLOURS[0])
-    axes.set_yticks(range(len(shares)), list(shares))
-    axes.set(xlabel="true pairs called false (%)", ylim=(len(shares) - 0.5, -0.5))
-    axes.grid(axis="y", visible=False)
+    rows = {name: (middle, low, high) for name, (low, middle, high) in shares.items()}
+    spans(axes, rows, x="true pairs called false (%)")
     said = "; ".join(f"{name}: {one[1]:.0f} %" for name, one in shares.items())
     show(
         figure,

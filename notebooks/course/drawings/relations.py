@@ -33,53 +33,42 @@ def left_of(scene: Scene) -> list[tuple[str, str]]:
 
 
 def block() -> None:
-    """Draw the Transformer block as a chain of boxes, with its two residuals."""
-    figure, axes = plt.subplots(figsize=(9.2, 2.3))
+    """Draw the two steps of the Transformer block below each other, each with its residual."""
+    figure, axes = plt.subplots(figsize=(5.4, 3.5))
     arrow = {"arrowstyle": "-|>", "color": "0.25", "shrinkA": 0, "shrinkB": 0}
-    boxes = {
-        1.2: ("norm", "0.9", 0.9),
-        2.6: ("attention:\nask all others", plots.COLOURS[5], 1.6),
-        5.6: ("norm", "0.9", 0.9),
-        7.0: ("network:\neach alone", plots.COLOURS[4], 1.6),
-    }
-    for place, (text, colour, wide) in boxes.items():
-        shape = FancyBboxPatch((place, -0.3), wide, 0.6, boxstyle="round,pad=0.05", fc=colour, ec="0.4")
-        axes.add_patch(shape)
-        axes.text(place + wide / 2, 0, text, ha="center", va="center", fontsize=9)
-    ways = (0.3, 1.15), (2.15, 2.55), (4.25, 4.7), (5.0, 5.55), (6.55, 6.95), (8.65, 9.1), (9.4, 10.0)
-    for start, end in ways:
-        axes.annotate("", (end, 0), (start, 0), arrowprops=arrow)
-    for start, end in ((0.6, 4.85), (5.2, 9.25)):
-        axes.plot([start, start, end], [0, 0.75, 0.75], color=plots.COLOURS[1])
-        axes.annotate("", (end, 0.15), (end, 0.75), arrowprops=arrow | {"color": plots.COLOURS[1]})
-        axes.text(end, 0, "+", ha="center", va="center", fontsize=13)
-        middle = (start + end) / 2, 0.8
-        axes.text(*middle, "residual", color=plots.COLOURS[1], ha="center", fontsize=9)
-    for place, height, name in ((0.12, 0, "x"), (5.2, -0.28, "z"), (10.2, 0, "out")):
-        axes.text(place, height, name, ha="center", va="center", style="italic")
-    axes.set(xlim=(0, 10.5), ylim=(-0.5, 1.05))
+    steps = ("x", "attention:\nask all others", 5, "z"), ("z", "network:\neach alone", 4, "out")
+    for height, (start, text, colour, end) in zip((2, 0), steps, strict=True):
+        for left, wide, words, fill in ((1.3, 1.1, "norm", "0.9"), (3, 2.1, text, plots.COLOURS[colour])):
+            shape = FancyBboxPatch(
+                (left, height - 0.4), wide, 0.8, boxstyle="round,pad=0.05", fc=fill, ec="0.4"
+            )
+            axes.add_patch(shape)
+            axes.text(left + wide / 2, height, words, ha="center", va="center")
+        for tail, tip in ((0.3, 1.25), (2.45, 2.95), (5.15, 5.6), (5.95, 6.5)):
+            axes.annotate("", (tip, height), (tail, height), arrowprops=arrow)
+        axes.plot([0.7, 0.7, 5.78], [height, height + 0.8, height + 0.8], color=plots.COLOURS[1])
+        back = arrow | {"color": plots.COLOURS[1]}
+        axes.annotate("", (5.78, height + 0.15), (5.78, height + 0.8), arrowprops=back)
+        axes.text(3.2, height + 0.88, "residual", color=plots.COLOURS[1], ha="center")
+        for place, name, size in ((0.12, start, 11), (5.78, "+", 14), (6.8, end, 11)):
+            axes.text(place, height, name, ha="center", va="center", fontsize=size, style="italic")
+    axes.set(xlim=(-0.1, 7.2), ylim=(-0.6, 3.2))
     axes.axis("off")
     alt = (
-        "The block as a chain of boxes from left to right: x, norm, attention, plus, which makes z; norm, "
-        "network, plus, which gives the output. Two lines, called residual, lead around attention and around "
-        "the network to the two pluses."
+        "The two steps of the block, each a chain of boxes from left to right. Above: x, norm, attention,"
+        " plus, which makes z. Below: z, norm, network, plus, which gives the output. In each a line, "
+        "called residual, leads around both boxes to the plus."
     )
     plots.show(figure, alt)
 
 
 def broken(largest: Mapping[str, np.ndarray], depths: Mapping[str, Sequence[float]]) -> None:
     """Draw the largest share of each query, and how alike elements are after each block."""
-    figure, panels = plt.subplots(1, 2, figsize=(8.6, 3))
+    figure, panels = plt.subplots(2, 1, figsize=(5.8, 5.4))
     for (name, shares), colour, hatch in zip(largest.items(), plots.COLOURS, ("", "//"), strict=False):
-        panels[0].hist(
-            shares,
-            np.linspace(0, 1, 31),
-            weights=np.full(len(shares), 100 / len(shares)),
-            label=name,
-            color=colour,
-            hatch=hatch,
-            alpha=0.75,
-        )
+        weights = np.full(len(shares), 100 / len(shares))
+        style = {"color": colour, "hatch": hatch, "alpha": 0.75}
+        panels[0].hist(shares, np.linspace(0, 1, 31), weights=weights, label=name, **style)
     title = "Without the root one gets nearly all"
     panels[0].set(xlabel="the largest share of 49", ylabel="queries (%)", title=title)
     panels[0].legend()
@@ -88,24 +77,21 @@ def broken(largest: Mapping[str, np.ndarray], depths: Mapping[str, Sequence[floa
     plots.curves(panels[1], lines, x="blocks passed", y="mean cosine of two elements", title=title)
     panels[1].set_ylim(-0.05, 1.05)
     alt = (
-        "Left: how large the largest of forty-nine shares is; divided by the root it is small for nearly all "
-        "queries, not divided it is often close to one. Right: how alike elements are after each block; "
-        "with the residual they grow alike slowly, without it they are nearly the same after two blocks."
+        "Above: how large the largest of forty-nine shares is; divided by the root it is small for nearly"
+        " all queries, not divided it is often close to one. Below: how alike elements are after each "
+        "block; with the residual they grow alike slowly, without it they are nearly the same after two "
+        "blocks."
     )
     plots.show(figure, alt)
 
 
 def against_chance(rows: Mapping[str, tuple[float, float, float]]) -> None:
     """Draw how often the right picture of two is preferred: a dot with its interval, and a line at chance."""
-    figure, axes = plt.subplots(figsize=(7, 1.2 + 0.35 * len(rows)))
-    for place, (middle, low, high) in enumerate(rows.values()):
-        axes.plot([low, high], [place, place], color=plots.COLOURS[0])
-        axes.plot(middle, place, "o", color=plots.COLOURS[0])
+    figure, axes = plt.subplots(figsize=(6, 1.2 + 0.35 * len(rows)))
+    plots.spans(axes, rows, x="right picture of two (%), 95 % interval")
     axes.axvline(50, color=plots.COLOURS[1], linestyle="--")
     axes.annotate("chance ", (50, -0.45), color=plots.COLOURS[1], ha="right", fontsize=9)
-    axes.set(xlabel="right picture of two (%), 95 % interval", yticks=range(len(rows)), xlim=(35, 102))
-    axes.set_yticklabels(list(rows))
-    axes.set_ylim(len(rows) - 0.5, -0.75)
+    axes.set(xlim=(35, 102), ylim=(len(rows) - 0.5, -0.75))
     told = ", ".join(f"{name} {middle:.1f} %" for name, (middle, *_) in rows.items())
     alt = f"How often the right one of two pictures is preferred, beside a line at chance: {told}."
     plots.show(figure, alt)
