@@ -303,7 +303,9 @@ def test_a_run_is_rebuilt_from_its_folder_alone(tmp_path):
     for field in ("best", "recipe", "data", "seed", "precision", "device", "timings"):
         assert getattr(loaded, field) == getattr(run, field)
     for path in (tmp_path / "elsewhere").iterdir():  # nothing of it is a pickle
-        if path.name != ".lock":
+        if path.suffix == ".jsonl":
+            assert list(map(json.loads, path.read_text().splitlines())) == run.history
+        elif path.name != ".lock":
             json.loads(path.read_text()) if path.suffix == ".json" else safetensors.torch.load_file(path)
 
 

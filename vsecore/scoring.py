@@ -39,7 +39,7 @@ def encode(
     model.eval()
     at_a_time = min(batch_size, PIXELS_AT_A_TIME) if split.has_pixels else batch_size
     pictures = [
-        _kept(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
+        kept(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
         for start in range(0, len(split), at_a_time)
     ]
     tokens = TokenizedCaptions.encode(tokenizer, split.captions)
@@ -48,7 +48,7 @@ def encode(
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         numbers, mask = tokens.rows(chosen)  # (b, L) each
-        captions.append(_kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
+        captions.append(kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
     model.train(was_training)
     return joined(pictures), joined(captions)[torch.from_numpy(np.argsort(order))]
 
@@ -92,9 +92,9 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
     return pictures, torch.arange(pictures.shape[1], device=device) < counts[:, None]  # (b, N)
 
 
-def _kept(model: VSE, embedding: Embedding) -> Embedding:
+def kept(model: VSE, embedding: Embedding) -> Embedding:
     """Keep what the similarity reads, on the CPU; elements always with their mask."""
-    kept = embedding.only(model.compares).float().to("cpu")
-    if kept.elements is not None and kept.mask is None:
-        kept.mask = torch.ones(kept.elements.shape[:2], dtype=torch.bool)
-    return kept
+    read = embedding.only(model.compares).float().to("cpu")
+    if read.elements is not None and read.mask is None:
+        read.mask = torch.ones(read.elements.shape[:2], dtype=torch.bool)
+    return read

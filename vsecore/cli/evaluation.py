@@ -228,7 +228,7 @@ def _trained(
         doubt = "; unless the same network made both features, these numbers mean nothing" if unsure else ""
         note = f"note: {folder} was trained on other data ({trained.data['name']!r}) than {source}{doubt}"
         typer.echo(note, err=True)
-    if len(trained.history) < trained.recipe.training.epochs:
+    if not trained.recipe.training.is_over(trained.history):
         done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
     return trained.model, trained.tokenizer, dataset, records.member(trained), trained.timings["seconds"]

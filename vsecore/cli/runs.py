@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +15,6 @@ from vsecore.cli.options import (
     Device,
     Precision,
     RecordOption,
-    Resume,
     Seed,
     SettingsOption,
     VectorsOption,
@@ -32,10 +32,23 @@ if TYPE_CHECKING:
 
     from vsecore.data.splits import Split
     from vsecore.data.words import Tokenizer
+    from vsecore.recipes import Recipe
     from vsecore.training import Event, Run
+    from vsecore.training.command import Command
     from vsecore.training.logs import TensorBoardLog
 
 
+Trained = Annotated[
+    str, typer.Argument(help="A recipe's name or file (see vse recipes); with --resume, a run's folder.")
+]
+Init = Annotated[
+    Path | None,
+    typer.Option(
+        "--init",
+        help="Begin with the weights and words of this run, to train it further; without RECIPE, with its "
+        "recipe too.",
+    ),
+]
 RecipeName = Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")]
 Out = Annotated[
     Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
@@ -59,13 +72,20 @@ TensorBoard = Annotated[
 ]
 
 
+METRICS = "metrics.json"
+"""What a run found: in its best epoch on dev, and on the test split. For people and their tools."""
+
+
 def train(
-    recipe: RecipeName,
+    recipe: Trained = "",
     data: DataOption = "scenes",
     out: Out = None,
     settings: SettingsOption = None,
     vectors: VectorsOption = None,
-    resume: Resume = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out; or name the run's folder alone.")
+    ] = False,
+    init: Init = None,
     workers: Workers = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -77,36 +97,63 @@ def train(
     record: RecordOption = None,
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
+    from vsecore.training.command import Command, remembered
+
+    paths = [None if path is None else str(path) for path in (vectors, negatives)]
+    command = Command(
+        recipe, tuple(settings or ()), data, *paths, targets, init and str(init), seed, precision
+    )
+    if resume and recipe and out is None and Path(recipe).is_dir():
+        noted, out = remembered(Path(recipe)), Path(recipe)
+        if noted is None:
+            raise ValueError(f"{out} does not say how it was trained: give its own command and --resume")
+        command = command.over(noted)
+    _train(
+        command,
+        out,
+        resume,
+        {"workers": workers, "device": device, "save_every": save_every},
+        tensorboard,
+        record,
+    )
+
+
+def _train(
+    command: Command,
+    out: Path | None,
+    resume: bool,
+    how: dict[str, Any],
+    tensorboard: bool,
+    record: Path | None,
+) -> None:
+    """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
     from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.mining import load_negatives
-    from vsecore.recipes import get
     from vsecore.training import fit_in_rounds
     from vsecore.training.checkpoints import refuse_to_overwrite
     from vsecore.training.distributed import is_main_process
     from vsecore.training.logs import TensorBoardLog
     from vsecore.training.rounds import FIRST_ROUND
 
-    chosen = get(recipe).override(read_settings(settings))
-    for option, given, read in (
-        ("--negatives", negatives, chosen.learns_offline),
-        ("--targets", targets, chosen.predicts_targets),
-    ):
-        if given is not None and not read:
-            raise ValueError(f"{option} is given, but no loss of recipe {recipe} reads them; leave it out")
+    chosen, begun = _chosen(command)
     refuse_to_overwrite(out, resume)  # before the data are read, if we can: the default needs their name
     if tensorboard:
         TensorBoardLog(".")  # writes nothing yet, but says so at once if TensorBoard is missing
-    dataset = open_for(chosen, data)
-    folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{seed}"
+    dataset = open_for(chosen, command.data)
+    folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{command.seed}"
     check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
     if chosen.predicts_targets:
-        dataset = with_targets(dataset, targets or MODEL, None if device == "auto" else device)
-    tokenizer = chosen.tokenizer(dataset.train.captions)
-    word_vectors, coverage = _word_vectors(vectors, tokenizer, recipe, seed)
-    places = (folder, folder / FIRST_ROUND)
-    log, first_log = (TensorBoardLog(place / "tensorboard") if tensorboard else None for place in places)
+        on = None if how["device"] == "auto" else how["device"]
+        dataset = with_targets(dataset, command.targets or MODEL, on)
+    tokenizer = begun.tokenizer if begun else chosen.tokenizer(dataset.train.captions)
+    word_vectors, coverage = _word_vectors(command, tokenizer, chosen)
+    negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
     _advise(folder, resume)
+    logs = [
+        TensorBoardLog(place / "tensorboard") if tensorboard else None
+        for place in (folder, folder / FIRST_ROUND)
+    ]
     run = fit_in_rounds(
         chosen,
         dataset,
@@ -114,28 +161,51 @@ def train(
         resume=resume,
         tokenizer=tokenizer,
         vectors=word_vectors,
-        negatives=None if negatives is None else load_negatives(negatives, dataset.train),
-        callback=partial(_follow, log=log),
-        first_callback=partial(_follow, log=first_log, prefix="first round, "),
-        seed=seed,
-        device=device,
-        precision=precision,
-        workers=workers,
-        save_every=save_every,
+        negatives=negatives or None,
+        weights=None if begun is None else begun.model.state_dict(),
+        callback=_Following(command, folder, logs[0]),
+        first_callback=_Following(command, folder, logs[1], "first round, "),
+        seed=command.seed,
+        precision=command.precision,
+        **how,
     )
     if is_main_process():  # only one process prints and writes
-        _report(run, dataset.test, folder, device, record, coverage)
+        _report(run, dataset.test, folder, how["device"], record, coverage)
+
+
+def _chosen(command: Command) -> tuple[Recipe, Run | None]:
+    """Return the recipe of a command, and the run that it begins with, if it does."""
+    from vsecore.recipes import get
+    from vsecore.training import load_run
+
+    if not command.recipe and command.init is None:
+        raise ValueError("no recipe is named: vse recipes lists them (or --init RUN, or --resume RUN)")
+    begun = None if command.init is None else load_run(command.init)
+    recipe = get(command.recipe) if command.recipe or begun is None else begun.recipe
+    recipe = recipe.override(read_settings(list(command.settings)))
+    for option, given, read in (
+        ("--negatives", command.negatives, recipe.learns_offline),
+        ("--targets", command.targets, recipe.predicts_targets),
+    ):
+        if given is not None and not read:
+            raise ValueError(
+                f"{option} is given, but no loss of recipe {recipe.name} reads them; leave it out"
+            )
+    return recipe, begun
 
 
 def _report(run: Run, test: Split, folder: Path, device: str, record: Path | None, coverage: str) -> None:
-    """Print what a run finds in the test split, and write its record."""
+    """Print what a run finds in the test split, and write it beside the run and as a record."""
     from vsecore import records
+    from vsecore.data.files import write_atomically
     from vsecore.training import evaluate_split
     from vsecore.training.distributed import best_device
 
     model = run.model.to("cpu" if device == "cpu" else best_device())
     metrics = evaluate_split(model, test, run.tokenizer)
     typer.echo(f"test: {spoken(metrics)}")
+    with write_atomically(folder / METRICS, "w") as file:
+        json.dump({"dev": run.best, "test": metrics, "test_split": test.names_digest()}, file, indent=1)
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
@@ -143,30 +213,47 @@ def _report(run: Run, test: Split, folder: Path, device: str, record: Path | Non
         typer.echo(f"record: {records.write(records.record_run(run, metrics, note + coverage), record)}")
 
 
-def _word_vectors(
-    path: Path | None, tokenizer: Tokenizer, recipe: str, seed: int
-) -> tuple[Tensor | None, str]:
+def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:
     """Load word vectors, if any are asked for, and say how many of the words they have."""
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
 
-    if path is None:
+    if command.vectors is None:
         return None, ""
     if not isinstance(tokenizer, Vocabulary):
-        raise ValueError(f"--vectors is given, but recipe {recipe} has word pieces of its own; leave it out")
-    vectors, report = load_vectors(path, tokenizer, seed)
+        raise ValueError(
+            f"--vectors is given, but recipe {recipe.name} has word pieces of its own; leave it out"
+        )
+    vectors, report = load_vectors(Path(command.vectors), tokenizer, command.seed)
     typer.echo(f"word vectors: {report}")
     return vectors, f"; word vectors: {report}"
 
 
-def _follow(event: Event, log: TensorBoardLog | None, prefix: str = "") -> None:
-    """Print an epoch's metrics, and log what TensorBoard shows; only one of several processes does."""
-    from vsecore.training.distributed import is_main_process
+@dataclass
+class _Following:
+    """What follows a training: prints each epoch's metrics, and logs what TensorBoard shows.
 
-    if is_main_process() and event.metrics is not None:
-        typer.echo(f"{prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
-    if is_main_process() and log is not None:
-        log(event)
+    Only one of several processes does. The command is kept with the run once there is one.
+    """
+
+    command: Command
+    folder: Path
+    log: TensorBoardLog | None
+    prefix: str = ""
+    kept: bool = False
+
+    def __call__(self, event: Event) -> None:
+        from vsecore.training.distributed import is_main_process
+
+        if not is_main_process():
+            return
+        if not self.kept:
+            self.command.keep(self.folder)
+            self.kept = True
+        if event.metrics is not None:
+            typer.echo(f"{self.prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+        if self.log is not None:
+            self.log(event)
 
 
 def _advise(folder: Path, resume: bool) -> None:

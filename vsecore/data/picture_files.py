@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFile
+from PIL import Image
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 """Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
@@ -37,7 +37,11 @@ _ORIENTATION = 274
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
 
-def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
+Picture = str | Path | Image.Image | np.ndarray
+"""A picture's file, or the picture itself: Pillow's, or an array (H, W, 3) uint8."""
+
+
+def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
     """Read a photograph as people see it.
 
     The picture is turned as EXIF says. Transparent pictures are put on white, as on a page. Grey of 16 bits
@@ -45,7 +49,7 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
     at most 1 darker). An animation gives its first picture.
 
     Args:
-        path: a JPEG, PNG, WebP, BMP, GIF or TIFF file.
+        path: a JPEG, PNG, WebP, BMP, GIF or TIFF file; or a picture in memory.
         at_least: a side in pixels that is enough: a large JPEG is then decoded at a fraction of its size,
             which is faster. None: the whole size.
 
@@ -56,24 +60,34 @@ def open_picture(path: str | Path, at_least: int | None = None) -> Image.Image:
         ValueError: the file is missing, is not a picture of these formats, is cut off, would fill the memory,
             or holds 32-bit numbers.
     """
+    if isinstance(path, np.ndarray):
+        if path.dtype != np.uint8 or path.ndim != 3 or path.shape[2] != 3:
+            raise ValueError(f"an array of a picture is {path.dtype} {path.shape}: wanted uint8 (H, W, 3)")
+        return Image.fromarray(path)
+    if isinstance(path, Image.Image):
+        return _upright(path)
     try:
         if not Path(path).is_file():  # a pipe would make us wait for its other end
             raise FileNotFoundError("no such file")
         with Image.open(path, formats=FORMATS) as picture:
             if at_least is not None:
                 picture.draft("RGB", (at_least, at_least))
-            picture.load()
-            seen, turn = _in_colour(picture), None
-            with contextlib.suppress(*_DAMAGE):  # where EXIF is damaged, the picture itself is whole
-                turn = _UPRIGHT.get(picture.getexif().get(_ORIENTATION, 1))
-            return seen if turn is None else seen.transpose(turn)
+            return _upright(picture)
     except _DAMAGE as error:
         raise ValueError(
             f"{path} cannot be read as a picture ({error}): get the file again, or save it as JPEG or PNG"
         ) from None
 
 
-def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
+def _upright(picture: Image.Image) -> Image.Image:
+    picture.load()
+    seen, turn = _in_colour(picture), None
+    with contextlib.suppress(*_DAMAGE):  # where EXIF is damaged, the picture itself is whole
+        turn = _UPRIGHT.get(picture.getexif().get(_ORIENTATION, 1))
+    return seen if turn is None else seen.transpose(turn)
+
+
+def _in_colour(picture: Image.Image) -> Image.Image:
     if picture.mode in ("I", "F"):
         raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if picture.mode.startswith("I;16"):
@@ -85,14 +99,14 @@ def _in_colour(picture: ImageFile.ImageFile) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
 
 
-def decode_picture(path: Path, size: int) -> np.ndarray:
+def decode_picture(path: Picture, size: int) -> np.ndarray:
     """Return one picture, squashed to a square: (size, size, 3) uint8."""
     # Decoded at no less than twice the wanted size: faster than in full, and still twice as fine.
     picture = open_picture(path, at_least=2 * size)
     return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))
 
 
-def decode_in_proportion(path: Path, shortest: int, longest: int) -> tuple[np.ndarray, tuple[int, int]]:
+def decode_in_proportion(path: Picture, shortest: int, longest: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Return one picture in its own proportions, at the size that detectors are trained on.
 
     Args:

@@ -108,6 +108,14 @@ class Training:
     """Micro-batch size of the encoders (gradient caching); None: the whole batch."""
     snapshots: Whole = 0
     """How many snapshots, taken in the last tenth of each epoch, are averaged for evaluation; 0: none."""
+    patience: Count | None = None
+    """Stop after this many epochs without a higher rsum on the development split; None: never."""
+
+    def is_over(self, history: Sequence[Mapping[str, float]]) -> bool:
+        """Whether a training with this history has ended: all epochs are done, or its patience is."""
+        sums = [epoch["rsum"] for epoch in history]
+        waited = len(sums) - 1 - sums.index(max(sums)) if sums else 0
+        return len(sums) >= self.epochs or (self.patience is not None and waited >= self.patience)
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -5,7 +5,8 @@
 >>> index.search("two dogs on the beach", k=5)
 """
 
-from vsecore.search.engine import Engine, Seen, Source
+from vsecore.retriever import Source
+from vsecore.search.engine import Engine, Seen
 from vsecore.search.index import Found, Index, Report
 
 __all__ = ["Engine", "Found", "Index", "Report", "Seen", "Source"]

@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from vsecore.search.engine import Seen, Source
+from vsecore.retriever import Source
+from vsecore.search.engine import Seen
 from vsecore.typed import from_json
 
 FILE = "index.sqlite"

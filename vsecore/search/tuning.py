@@ -28,8 +28,9 @@ from vsecore.data.splits import LONGEST_CAPTION, Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
+from vsecore.retriever import keep_source
 from vsecore.scoring import encode
-from vsecore.search.engine import Engine, keep_source
+from vsecore.search.engine import Engine
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.typed import short

@@ -43,6 +43,8 @@ from vsecore.typed import from_json
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 CHECKPOINT = "checkpoint.safetensors"
+HISTORY = "history.jsonl"
+"""For people and their tools: a line for each finished epoch. Nothing here reads it."""
 DAY = 24 * 3600
 
 
@@ -272,6 +274,8 @@ class RunFolder:
             tensors |= {f"optimizer.{number}.{name}": moment for name, moment in moments.items()}
         facts = {"state": asdict(state), "beside": digest_beside(self.folder, self.identity)}
         save(self.folder / CHECKPOINT, tensors, facts)
+        with write_atomically(self.folder / HISTORY, "w") as file:
+            file.writelines(f"{json.dumps(entry)}\n" for entry in state.history)
 
     def _begin(self, folder: Path, model: VSE, tokenizer: Tokenizer) -> None:
         """Write what `load_run` needs besides the checkpoint, but not over somebody else's files."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vsecore.data.batches import Batch, make_loader
 from vsecore.data.boxes import with_boxes
@@ -65,8 +66,8 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
     with checkpoints.locked(training.settings.folder):
         # Again: another process may have trained there while this one was building its model.
         refuse_to_overwrite(training.settings.folder, training.settings.resume)
-        state = training.open()
-        while state.epoch < recipe.training.epochs:
+        training.open()
+        while not training.is_over():
             for batch in training.batches_of_epoch():
                 training.step(batch)
             training.evaluate()
@@ -80,6 +81,7 @@ class _Training:
         _check(recipe, data, settings)
         refuse_to_overwrite(settings.folder, settings.resume)
         self.recipe, self.data, self.settings = recipe, data, settings
+        self.stopped = False
         how = recipe.training
         self.accelerator = make_accelerator(
             settings.device, settings.precision, find_unused_parameters=how.frozen_epochs > 0
@@ -88,7 +90,7 @@ class _Training:
         torch.manual_seed(settings.seed)
         system = System.build(recipe, data, self.tokenizer, settings.vectors)
         if settings.weights is not None:
-            system.model.load_state_dict(settings.weights)
+            _begin_with(system.model, settings.weights)
         self.system = system.to(self.accelerator.device)
         self.optimizer = make_optimizer(self.system, how)
         self.dev_captions = TokenizedCaptions.encode(self.tokenizer, data.dev.captions)
@@ -129,6 +131,10 @@ class _Training:
         self.began = self.saved = time.perf_counter()
         self.shared, self.optimizer = accelerator.prepare(self.system, self.optimizer)
         return self.state
+
+    def is_over(self) -> bool:
+        """Whether all epochs are done, patience has run out, or a callback has asked to stop."""
+        return self.recipe.training.is_over(self.state.history) or from_main_process(lambda: self.stopped)
 
     @property
     def rate(self) -> float:
@@ -216,7 +222,8 @@ class _Training:
     def _tell(self, kind: Any, **facts: Any) -> None:
         if self.settings.callback is not None:
             now = {"epoch": self.state.epoch, "step": self.state.step, "learning_rate": self.last_rate}
-            self.settings.callback(Event(kind=kind, system=self.system, **now | facts))
+            going_on = self.settings.callback(Event(kind=kind, system=self.system, **now | facts))
+            self.stopped = self.stopped or going_on is False
 
     def result(self) -> Run:
         """Return the run, with the weights of its best epoch."""
@@ -272,6 +279,14 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
         device=state.device,
         processes=state.processes,
     )
+
+
+def _begin_with(model: VSE, weights: Mapping[str, Tensor]) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"the weights to begin with are those of another model ({reason})") from error
 
 
 def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:

@@ -54,7 +54,7 @@ class Event:
         return cast(Tensor, sum(self.terms.values()))
 
 
-Callback = Callable[[Event], None]
+Callback = Callable[[Event], bool | None]
 _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
@@ -77,7 +77,8 @@ class Settings:
     seconds: float = 0.0
     """How long earlier rounds took, which counts as this run's time."""
     callback: Annotated[Callback | None, SkipValidation] = None
-    """Called with an `Event` after each step and each evaluation. An exception in it ends the run."""
+    """Called with an `Event` after each step and each evaluation. If it returns False, the training ends with
+    this epoch; an exception in it ends the run at once."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Decides the initial weights, the order, and what is dropped."""
     device: Literal["auto", "cpu"] = "auto"

@@ -1,0 +1,70 @@
+"""Going on: from a run's folder alone, with other data, and not longer than it helps."""
+
+import json
+
+import pytest
+import torch
+
+from small import assert_same_run, recipe, small_data, small_split, train
+from test_cli import SMALL, complaint, features, run  # noqa: F401
+from vsecore.data.splits import Dataset
+from vsecore.training import load_run
+
+
+def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, complaint):  # noqa: F811
+    monkeypatch.chdir(features.parent)
+    options = ["--data", features.name, *SMALL, "--set", "training.epochs=3", "--seed", 5]
+    with monkeypatch.context() as patched:
+        patched.setattr("vsecore.cli.runs.spoken", lambda metrics: 1 / 0)  # after the first epoch
+        with pytest.raises(AssertionError):
+            run("train", "vsepp_grid_gru", *options, "--out", tmp_path / "stopped")
+    monkeypatch.chdir(tmp_path)
+    run("train", "--resume", "stopped")
+    run("train", "vsepp_grid_gru", *options[:1], features, *options[2:], "--out", "whole")
+    assert_same_run(load_run("stopped"), load_run("whole"))
+    assert "another run" in complaint("train", "--resume", "stopped", "--seed", "6")
+    (tmp_path / "stopped" / "command.json").unlink()
+    assert "its own command" in complaint("train", "--resume", "stopped")
+    for name, history in (("stopped", load_run("stopped").history), ("whole", load_run("whole").history)):
+        lines = (tmp_path / name / "history.jsonl").read_text().splitlines()
+        assert list(map(json.loads, lines)) == history
+    found = json.loads((tmp_path / "whole" / "metrics.json").read_text())
+    assert found["dev"] == load_run("whole").best and found["test"]["rsum"] > 0
+
+
+def test_a_run_begins_where_another_ended_with_its_words(features, tmp_path, complaint):  # noqa: F811
+    run("train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "first", *SMALL)
+    rest = ["--set", "training.learning_rate=1e-12", "--out", tmp_path / "second"]
+    run("train", "--init", tmp_path / "first", "--data", features, *rest)
+    one, other = (load_run(tmp_path / name) for name in ("first", "second"))
+    assert other.tokenizer.words == one.tokenizer.words
+    for name, weight in one.model.state_dict().items():
+        if "running" not in name and "num_batches" not in name:
+            torch.testing.assert_close(weight, other.model.state_dict()[name], atol=1e-6, rtol=0)
+    wrong = ["--init", tmp_path / "first", "--data", features, "--out", tmp_path / "third"]
+    assert "another model" in complaint("train", "vsepp_grid_gru", *wrong, *SMALL, "--set", "dim=8")
+    assert "no recipe" in complaint("train")
+
+
+def test_patience_ends_a_training_that_no_longer_gets_better(tmp_path):
+    patient = recipe(training__epochs=9, training__patience=2, training__learning_rate=1e-12)
+    ended = train(patient, folder=tmp_path)
+    best = [entry["rsum"] for entry in ended.history].index(ended.best["rsum"])
+    assert len(ended.history) == best + 3 < 9
+    assert patient.training.is_over(ended.history) and not patient.training.is_over(ended.history[:-1])
+    assert_same_run(train(patient, folder=tmp_path, resume=True), ended)
+
+
+def test_a_callback_that_returns_false_ends_the_training_with_its_epoch(tmp_path):
+    ended = train(recipe(training__epochs=5), folder=tmp_path, callback=lambda event: event.step != 6)
+    assert [entry["epoch"] for entry in ended.history] == [0, 1]  # four steps each
+    assert len(train(recipe(training__epochs=5), folder=tmp_path, resume=True).history) == 5
+
+
+def test_weights_to_begin_with_change_what_is_trained():
+    small = small_data()
+    begun = train(data=small)
+    other = Dataset("other", *[small_split("train", 20, seed=3)] * 3, "grid")
+    options = {"tokenizer": begun.tokenizer, "weights": begun.model.state_dict()}
+    further = train(data=other, **options)
+    assert further.data["weights"] and further.history != train(data=other, tokenizer=begun.tokenizer).history

@@ -1,0 +1,108 @@
+"""Models for free input: pictures and sentences are embedded and compared as a split of data would be."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vsecore
+from small import recipe, train
+from towers import make_photographs, make_towers
+from vsecore.data.extraction import extract
+from vsecore.data.features import open_precomp
+from vsecore.data.karpathy import load_karpathy
+from vsecore.data.picture_files import open_picture
+from vsecore.recipes import get
+from vsecore.scenes.backbones import find_backbone
+from vsecore.scoring import score_split
+from vsecore.training import fit
+from vsecore.training.command import Command
+
+SENTENCES = ["a dog", "two red dogs and a cat on the beach", "a"]
+
+
+@pytest.fixture(scope="module")
+def album(tmp_path_factory):
+    """Photographs, and the features of their cells."""
+    root = tmp_path_factory.mktemp("album")
+    make_photographs(root, 14)
+    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
+    for picture in annotations["images"]:
+        picture["sentences"] = (3 * picture["sentences"])[:5]
+    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
+    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
+    return root
+
+
+@pytest.mark.parametrize("name", ["vsepp_grid_gru", "pvse_grid", "scan_grid_gru"])
+def test_vectors_sets_and_elements_are_those_of_an_evaluation(album, tmp_path, name):
+    data = open_precomp(album / "features")
+    settings = {"dim": 16, "text.encoder.word_dim": 8, "text.encoder.minimum_count": 1, "training.epochs": 1}
+    chosen = get(name).override(settings | {"training.batch_size": 10})
+    run = fit(chosen, data, folder=tmp_path, device="cpu")
+    files = [album / name for name in data.train.picture_ids]
+    model = vsecore.load(tmp_path, features=album / "features")
+    wanted = score_split(run.model, data.train, run.tokenizer)
+    images, texts = model.encode_images(files, batch_size=3), model.encode_texts(data.train.captions, 7)
+    assert (len(images), len(texts)) == wanted.shape
+    torch.testing.assert_close(model.similarity(images, texts), wanted, atol=2e-4, rtol=1e-3)
+    stored = model.encode_images(data.train.pictures[:4])  # the features themselves
+    torch.testing.assert_close(model.similarity(stored, texts), wanted[:4], atol=1e-5, rtol=1e-4)
+
+
+def test_a_picture_is_the_same_from_a_file_from_pillow_and_as_an_array(album, tmp_path):
+    make_towers(tmp_path / "clip", "clip")
+    model = vsecore.load(tmp_path / "clip")
+    path = album / "3.png"
+    with Image.open(path) as opened:
+        kinds = [path, str(path), opened, np.asarray(open_picture(path))]
+        vectors = model.encode_images(kinds).vectors
+    torch.testing.assert_close(vectors, vectors[:1].expand(4, -1))
+    texts = model.encode_texts(SENTENCES)
+    one_by_one = [model.encode_texts([sentence]).vectors for sentence in SENTENCES]
+    torch.testing.assert_close(texts.vectors, torch.cat(one_by_one), atol=1e-5, rtol=1e-4)
+    assert model.similarity(model.encode_images([path]), texts).shape == (1, 3)
+
+
+def test_features_of_different_numbers_of_elements_are_padded(album, tmp_path):
+    train(recipe(training__epochs=1), open_precomp(album / "features"), folder=tmp_path)
+    model = vsecore.load(tmp_path, features=album / "features")
+    rows = np.asarray(open_precomp(album / "features").test.pictures[0], np.float32)
+    together = model.encode_images([rows, torch.from_numpy(rows[:2])]).vectors
+    apart = torch.cat([model.encode_images([one]).vectors for one in (rows, rows[:2])])
+    torch.testing.assert_close(together, apart)
+
+
+def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same(album, tmp_path):
+    train(recipe(training__epochs=1), open_precomp(album / "features"), folder=tmp_path)
+    model = vsecore.load(tmp_path)
+    assert model.encode_texts(SENTENCES).vectors.shape == (3, 16)  # which needs no network before it
+    with pytest.raises(ValueError, match=r"--features.*--backbone"):
+        model.encode_images([album / "3.png"])
+    Command(data=str(album / "features")).keep(tmp_path)
+    noted, named = vsecore.load(tmp_path), vsecore.load(tmp_path, features=album / "features")
+    assert torch.equal(*(one.encode_images([album / "3.png"]).vectors for one in (noted, named)))
+    assert noted.source == named.source
+
+
+def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):
+    make_towers(tmp_path / "clip", "clip")
+    model = vsecore.load(tmp_path / "clip")
+    for wrong in (
+        [],
+        "a.png",
+        [np.zeros((4, 4, 3))],
+        [album / "nowhere.png"],
+        [np.zeros((4, 4), np.float32)],
+    ):
+        with pytest.raises(ValueError, match=r"images|picture|pixels"):
+            model.encode_images(wrong)
+    for wrong in ([], "a dog"):
+        with pytest.raises(ValueError, match="captions"):
+            model.encode_texts(wrong)
+    with pytest.raises(ValueError, match="trained first"):
+        vsecore.load("vsepp_grid_gru")
+    with pytest.raises(ValueError, match="wrong_name"):
+        vsecore.load("wrong_name")

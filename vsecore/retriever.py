@@ -1,0 +1,347 @@
+"""A trained model with all that must stand before it, for pictures and sentences of one's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsecore.data.backbones import Backbone, MirroredBackbone
+from vsecore.data.boxes import NUMBERS, places_of, with_boxes
+from vsecore.data.feature_folder import META, Settings
+from vsecore.data.features import open_precomp
+from vsecore.data.files import read_json, write_atomically
+from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture, open_picture
+from vsecore.data.words import Tokenizer, checked_sentences
+from vsecore.embedding import Embedding, joined
+from vsecore.model import VSE
+from vsecore.recipes import get
+from vsecore.recipes.pretrained import is_folder
+from vsecore.scenes.backbones import find_backbone
+from vsecore.scenes.build import NETWORK_OF
+from vsecore.scoring import kept, score_embedded
+from vsecore.training import Run, load_run
+from vsecore.training.command import remembered
+from vsecore.training.distributed import best_device
+
+MIRRORED = ", mirrored"
+READS_FEATURES = (
+    "reads features of pictures: name their folder, or the network that makes them (features=, backbone=; of "
+    "a command --features, --backbone)"
+)
+SOURCE_FILE = "engine.json"
+"""Says beside a run that was tuned with which network it sees pictures."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a retriever comes from: what an index keeps, so that the same one can be loaded again."""
+
+    run: str = ""
+    """The folder of a run; "": there is none."""
+    recipe: str = ""
+    """Without a run: the recipe, or the folder, of towers that are used as they are."""
+    backbone: str = ""
+    """The network whose features the run reads; "": it reads pixels."""
+    weights: str = ""
+    """A file of the backbone's weights; "": its published ones."""
+    picture_size: int | None = None
+    """The side of the pictures that the backbone sees; None: the one that it was trained on."""
+    mirrored: bool = False
+    """Whether the backbone sees each picture's mirror image too."""
+    dtype: str = "float16"
+    """The type of the features on which the run was trained."""
+
+
+class Retriever:
+    """A model that embeds pictures and sentences, and compares them. Safe to use from several threads.
+
+    Args:
+        model: any; it is put into eval mode.
+        tokenizer: the one that it was trained with.
+        name: what people call it, for messages.
+        backbone: the network whose features the model reads; None: it reads pixels, or only features that
+            are there already.
+        source: where it comes from; None: an index built with it must be given it again.
+        dtype: the type of the features on which it was trained, "float16" or "float32".
+
+    Example:
+        >>> model = vsecore.load("runs/first")
+        >>> pictures, texts = model.encode_images(["pool.jpg"]), model.encode_texts(["a dog", "a swimmer"])
+        >>> model.similarity(pictures, texts)  # (1, 2)
+    """
+
+    def __init__(
+        self,
+        model: VSE,
+        tokenizer: Tokenizer,
+        name: str,
+        *,
+        backbone: Backbone | None = None,
+        source: Source | None = None,
+        dtype: str = "float16",
+    ) -> None:
+        self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.source, self.dtype = source, dtype
+        self.backbone = None if backbone is None else backbone.eval()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_run(
+        cls,
+        folder: str | Path,
+        *,
+        features: str | Path | None = None,
+        backbone: str = "",
+        weights: str | Path | None = None,
+    ) -> Self:
+        """Load a trained run.
+
+        Args:
+            folder: the run's.
+            features: for a run that reads features, the folder on which it was trained: its `meta.json` says
+                which network made them. None: the one that `vse train` noted, if it is still there.
+            backbone: or that network's name. A run that was trained on scenes needs neither.
+            weights: a file of the network's weights; None: its published ones.
+
+        Raises:
+            FileNotFoundError: the run, the features or the weights are missing.
+            ValueError: a file is damaged; or the run was trained on other features, or with other weights.
+        """
+        run = load_run(folder)
+        source = Source(
+            run=str(Path(folder).expanduser().resolve()),
+            weights="" if weights is None else str(Path(weights).expanduser().resolve()),
+        )
+        kept_source = Path(source.run) / SOURCE_FILE
+        if run.recipe.features == "pixels":
+            return cls._of_run(run, replace(source, weights=""))
+        if not backbone and features is None and not kept_source.is_file():
+            features = _noted_features(source.run, run)
+        if features is not None:
+            settings = _settings_of(Path(features), run)
+            name = settings.backbone.removesuffix(MIRRORED)
+            mirrored = settings.backbone != name
+            size, dtype = settings.picture_size, settings.dtype
+            source = replace(source, backbone=name, picture_size=size, mirrored=mirrored, dtype=dtype)
+            return cls._of_run(run, source, settings.backbone_sha256)
+        if not backbone and kept_source.is_file():
+            stored: Source = read_json(kept_source, Source)
+            source = replace(stored, run=source.run, recipe="", weights=source.weights or stored.weights)
+            return cls._of_run(run, source)
+        # The boxes of scenes are known from how they were made; your own pictures have none.
+        if not backbone and run.data["name"].startswith("scenes") and run.recipe.features != "region":
+            backbone = NETWORK_OF[run.recipe.features]
+        return cls._of_run(run, replace(source, backbone=backbone))
+
+    @classmethod
+    def of_recipe(cls, name: str) -> Self:
+        """Load towers that were trained already (CLIP, SigLIP), to be used as they are.
+
+        Args:
+            name: a recipe's name, or the folder of a model.
+
+        Raises:
+            FileNotFoundError: the model cannot be found.
+            ValueError: the recipe must be trained first.
+        """
+        recipe = get(name)
+        if not recipe.is_trained:
+            raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
+        place = str(Path(name).expanduser().resolve()) if is_folder(name) else name
+        tokenizer = recipe.tokenizer(["-"])
+        model = recipe.build(3, tokenizer).to(best_device())
+        return cls(model, tokenizer, recipe.name, source=Source(recipe=place))
+
+    @classmethod
+    def of(cls, source: Source) -> Self:
+        """Load the retriever that an index was built with.
+
+        Raises:
+            FileNotFoundError: a file of it is not where it was.
+            ValueError: a file of it is damaged, or another one.
+        """
+        return cls.of_recipe(source.recipe) if source.recipe else cls._of_run(load_run(source.run), source)
+
+    @classmethod
+    def _of_run(cls, run: Run, source: Source, backbone_sha256: str = "") -> Self:
+        """Build the retriever of a run, whose features a network of this fingerprint made ("": unknown)."""
+        model = run.model.to(best_device())
+        if not source.backbone:
+            return cls(model, run.tokenizer, source.run, source=source)
+        weights = Path(source.weights) if source.weights else None
+        network = find_backbone(source.backbone, weights, source.picture_size)
+        network = MirroredBackbone(network) if source.mirrored else network
+        if backbone_sha256 and network.fingerprint() != backbone_sha256:
+            raise ValueError(
+                f"the weights of {source.backbone} are not those that made the features of {source.run}: "
+                "name their file (--weights)"
+            )
+        width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
+        if width != run.data["feature_dim"]:
+            raise ValueError(
+                f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
+                f"makes {width}: name the network that it was trained with"
+            )
+        network = network.to(best_device())
+        return cls(model, run.tokenizer, source.run, backbone=network, source=source, dtype=source.dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Return the words of a sentence that the model never learned."""
+        numbers = self.tokenizer.encode([text])[0][0].tolist()
+        return [
+            word
+            for word, places in self.tokenizer.words_of(text)
+            if all(place < len(numbers) and numbers[place] == self.tokenizer.unknown for place in places)
+        ]
+
+    def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Embedding:
+        """Embed sentences.
+
+        Returns:
+            C rows, float32 on the CPU, of what the model compares: unit `vectors` (C, D), sets of them
+            (C, K, D), or `elements` (C, L, D) with their `mask`.
+
+        Raises:
+            ValueError: there are none, or they are one string.
+        """
+        sentences, parts = checked_sentences(texts), []
+        for start in range(0, len(sentences), batch_size):
+            tokens, mask = self.tokenizer.encode(sentences[start : start + batch_size])
+            with self._lock, torch.no_grad():
+                embedded = self.model.encode_captions(tokens.to(self.device), mask.to(self.device))
+                parts.append(kept(self.model, embedded))
+        return joined(parts)
+
+    def encode_images(self, images: Iterable[Picture | Tensor], batch_size: int = 32) -> Embedding:
+        """Embed pictures.
+
+        Args:
+            images: paths; pictures of Pillow; arrays (H, W, 3) uint8; or, for a model that reads features,
+                the features of each picture, (N, F) floats.
+            batch_size: how many at a time; the result does not depend on it.
+
+        Returns:
+            As `encode_texts`, a row for each picture.
+
+        Raises:
+            ValueError: there are none; one cannot be read as a picture; or the model reads features, and no
+                network that makes them is known.
+        """
+        if isinstance(images, str | Path):
+            raise ValueError(f"images is one path ({str(images)!r}): wanted a list of them")
+        given, parts = list(images), []
+        if not given:
+            raise ValueError("images is empty: wanted at least one picture")
+        if self.backbone is not None and self.backbone.longest is not None:
+            batch_size = 1  # pictures that keep their proportions do not fit into one tensor
+        for start in range(0, len(given), batch_size):
+            batch = given[start : start + batch_size]
+            with self._lock, torch.no_grad():
+                if all(map(_holds_features, batch)):
+                    inputs, mask = _padded([torch.as_tensor(one).float() for one in batch])
+                    embedded = self.model.encode_pictures(inputs.to(self.device), mask.to(self.device))
+                else:
+                    embedded = self._embedded([self._decode(cast(Picture, one)) for one in batch])
+                parts.append(kept(self.model, embedded))
+        return joined(parts)
+
+    def similarity(self, images: Embedding, texts: Embedding) -> Tensor:
+        """Compare every picture with every text by the model's own similarity: (B, C), float32.
+
+        Args:
+            images: B pictures, from `encode_images`.
+            texts: C sentences, from `encode_texts`.
+        """
+        with self._lock:
+            return score_embedded(self.model, images, texts)
+
+    def _decode(self, picture: Picture) -> np.ndarray:
+        """Return a picture as what stands first sees it: (H, W, 3) for a backbone, (3, H, W) for a model."""
+        if self.backbone is None:
+            if self.model.view is None:
+                raise ValueError(f"{self.name} {READS_FEATURES}")
+            return self.model.view.plain(open_picture(picture))
+        if self.backbone.longest is not None:
+            return decode_in_proportion(picture, self.backbone.picture_size, self.backbone.longest)[0]
+        return decode_picture(picture, self.backbone.picture_size)
+
+    def _embedded(self, pictures: list[np.ndarray]) -> Embedding:
+        """Embed decoded pictures."""
+        pixels = torch.from_numpy(np.stack(pictures))
+        inputs = pixels.to(self.device) if self.backbone is None else self._features(pixels)
+        return self.model.encode_pictures(inputs)
+
+    def _features(self, pixels: Tensor) -> Tensor:
+        """Return the features (B, N, F) of decoded pictures (B, H, W, 3)."""
+        assert self.backbone is not None
+        pictures = pixels.permute(0, 3, 1, 2).contiguous()  # (B, 3, H, W)
+        height, width = pictures.shape[-2:]
+        sizes = torch.tensor([[height, width, height, width]] * len(pictures))
+        features, boxes = self.backbone.features_and_boxes(pictures.to(self.device), sizes)
+        read = cast(int, self.model.image_encoder.feature_dim)
+        if boxes is not None and read > self.backbone.feature_dim:
+            places = torch.from_numpy(places_of(boxes.cpu().numpy()))  # (B, N, 6)
+            features = torch.cat([features, places.to(features)], -1)
+        return features.to(getattr(torch, self.dtype)).float()  # rounded as in training
+
+
+def keep_source(source: Source, folder: str | Path) -> None:
+    """Note in a run's folder with which network it sees pictures."""
+    with write_atomically(Path(folder) / SOURCE_FILE, "w") as file:
+        json.dump(asdict(source), file, indent=1)
+
+
+def _settings_of(features: Path, run: Run) -> Settings:
+    """Read how a folder of features was made, after checking that the run was trained on them."""
+    dataset = open_precomp(features)
+    if run.recipe.image.boxes:
+        dataset = with_boxes(dataset)
+    if dataset.fingerprint() != run.data["fingerprint"]:
+        raise ValueError(f"the run was trained on other features than {features}: name those (--features)")
+    meta = features.expanduser() / META
+    if not meta.is_file():
+        raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
+    settings: Settings = read_json(meta, Settings)
+    if settings.picture_size is None:
+        raise ValueError(
+            f"{features} were made elsewhere, by {settings.backbone}, which cannot look at your own pictures "
+            "here: extract features with vse data extract, and train on them"
+        )
+    return settings
+
+
+def _noted_features(folder: str, run: Run) -> Path | None:
+    """Return the folder of features that `vse train` noted in a run's folder, if it is still that."""
+    command = remembered(Path(folder))
+    if command is None or not (Path(command.data) / META).is_file():
+        return None
+    try:
+        _settings_of(Path(command.data), run)
+    except (ValueError, OSError):
+        return None
+    return Path(command.data)
+
+
+def _holds_features(image: object) -> bool:
+    if isinstance(image, Tensor):
+        return image.ndim == 2 and image.is_floating_point()
+    return isinstance(image, np.ndarray) and image.ndim == 2 and image.dtype.kind == "f"
+
+
+def _padded(pictures: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the features (B, N, F) of pictures (n, F), and their mask (B, N)."""
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(one), dtype=torch.bool) for one in pictures], True)
+    return torch.nn.utils.rnn.pad_sequence(pictures, batch_first=True), mask

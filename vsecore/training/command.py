@@ -1,0 +1,56 @@
+"""What `vse train` was asked for: kept beside a run, so that it can go on from its folder alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from vsecore.data.files import read_json, write_atomically
+
+FILE = "command.json"
+
+
+@dataclass(frozen=True)
+class Command:
+    """The options of a training that decide its result, as they were typed; paths are absolute."""
+
+    recipe: str = ""
+    settings: tuple[str, ...] = ()
+    data: str = "scenes"
+    vectors: str | None = None
+    negatives: str | None = None
+    targets: str | None = None
+    init: str | None = None
+    seed: int = 0
+    precision: str = "auto"
+
+    def keep(self, folder: Path) -> None:
+        """Write the command into a run's folder."""
+        content = {name: _absolute(value) for name, value in asdict(self).items()}
+        with write_atomically(folder / FILE, "w") as file:
+            json.dump(content, file, indent=1)
+
+    def over(self, noted: Command) -> Command:
+        """Return an earlier command with what this one says in its place."""
+        plain = Command()
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "recipe"}
+        return replace(
+            noted, **{name: value for name, value in said.items() if value != getattr(plain, name)}
+        )
+
+
+def remembered(folder: Path) -> Command | None:
+    """Read the command of the run in a folder; None: it was trained in another way.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    command: Command | None = read_json(folder / FILE, Command) if (folder / FILE).is_file() else None
+    return command
+
+
+def _absolute(value: object) -> object:
+    """Return the whole path of what names a file or a folder that is there."""
+    is_path = isinstance(value, str) and value and Path(value).expanduser().exists()
+    return str(Path(str(value)).expanduser().resolve()) if is_path else value
