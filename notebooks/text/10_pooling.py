@@ -64,7 +64,7 @@ plots.house_style()
 # An encoder turns a picture into many vectors, one for each cell of a grid, but the joint space needs a single one. The part that turns
 # many vectors into one is called a *pooler*. The mean, which we have used so far, is the simplest.
 #
-# We first train 2AD, the system of AdPool's paper: grid cells, a GRU for the captions, and AdPool in both towers. While it trains, we write down something about its pooler that we shall need later.
+# We first train 2AD, the system of AdPool's paper: grid cells, a GRU for the captions, and AdPool in both towers. While it trains, we record a number about its pooler that we need in *What moves the balance?*
 
 # %% tags=["hide-input"]
 dataset = lesson.dataset("grid")
@@ -159,7 +159,7 @@ course.numbers(reached)
 lesson.finding("AdPool finds more than the mean", reached["adpool"] > reached["mean"] + 40)
 
 # %% [markdown]
-# These are rsums on the 500 pictures, with the same cells, captions and number of steps for all; GPO and AdPool come below. The mean is
+# These are rsums on the 500 pictures, with the same cells, captions and number of steps for all; GPO and AdPool are explained below. The mean is
 # far behind. Here is the caption on which it does worst of all those whose picture AdPool finds first. The caption's own picture is framed.
 
 # %% tags=["nbval-ignore-output"]
@@ -180,7 +180,7 @@ plots.show(
 
 # %% [markdown]
 # Most things fill only a few cells. The mean gives each of these cells the same weight as a cell of empty sky, so what they show is
-# diluted. A pooler that favours large values loses less of it.
+# diluted. A pooler that favours large values loses less of what they show.
 #
 # ## One recipe: sort, weigh, sum
 #
@@ -607,13 +607,14 @@ by_length = {
 balances = {"pictures": omega_cells[:, 0].tolist(), "captions": omega_words[:, 0].tolist()}
 plots.show(
     draw.levels(by_length, balances),
-    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: steep curves, nearly on top of one another. "
+    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: falling curves, the steeper the fewer words there are. "
     "Right: the balance, the token level's part in every picture, near zero, and in every caption, around the middle.",
 )
 
 # %% [markdown]
-# For pictures this system has all but switched the token level off. For captions both levels have a part. Does it matter? As a test, we
-# replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, and train nothing.
+# On the left, the token level gives the first places of a caption most of the weight, and the more so the fewer words there are. On the
+# right, this system has all but switched the token level off for pictures, while for captions both levels have a part. Does that matter? As a
+# test, we replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, without training anything again.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -640,7 +641,7 @@ lesson.finding("for captions, it has not", soft_captions < whole - 15)
 lesson.finding("it has become the token level", abs(token_captions - whole) < 10)
 
 # %% [markdown]
-# So in this run AdPool has not become a mixture. **For pictures it is SoftPool**, in which nothing is learned but the size of the
+# So in this run neither AdPool has become a mixture. **For pictures it is SoftPool**, in which nothing is learned but the size of the
 # encoder's values. **For captions it is the token level**: taking the embedding level away costs next to nothing, although the balance
 # still gives it nearly half. (A GRU's small values make the embedding level almost a mean.) How far the pictures' balance tips depends on
 # the run: with `seed = 1` in the first cell, the token level still has about half after this one epoch.
@@ -710,7 +711,7 @@ plots.show(
 
 # %%
 your_expectation = "The learned balance will be above all fixed ones."  # your part: before
-your_finding = "Some fixed parts come within a few points of it."  # your part: after
+your_finding = "Fixed and learned balances end within a few points."  # your part: after
 check("10.explore", (your_expectation, your_finding))
 
 # %% [markdown]
@@ -747,7 +748,8 @@ worse = np.diff(list(broken.values()))
 lesson.finding("the more padding, the worse", max(worse) < 1 and worse.sum() < -12)
 
 # %% [markdown]
-# The same caption gets another vector in another batch, and the more padding there is, the fewer pairs are found. Nothing crashes.
+# The same caption gets another vector in another batch, and the more padding there is, the fewer pairs are found. But nothing crashes, so only a
+# test can notice.
 #
 # ```{exercise} Break it
 # :label: ex-10-break
@@ -816,8 +818,8 @@ lesson.finding(
 # the embedding level alone, which learns nothing, is already 60 above the mean, and the token level adds 4 more. In the paper, on
 # photographs, AdPool is ahead of the mean by 7.8, of GPO by 4.0 and of the hand-tuned pair by 7.6 (tables 3 and 4).
 #
-# **How sure we are.** Five seeds and one small drawn world. Do not judge from short runs: after 3 epochs at one learning rate GPO and the
-# maximum were ahead of AdPool. All comparisons are on [the evidence page](../evidence/2ad.md).
+# **How sure we are.** We have five seeds, but only one small drawn world. Short runs can mislead: after 3 epochs at one learning rate, GPO and
+# the maximum were ahead of AdPool. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
 # ## Paper, notebook, package
 #
@@ -836,7 +838,7 @@ lesson.finding(
 # - Many poolers sort each dimension, weigh the places, and sum; mean, maximum and k-max differ only in their weights.
 # - GPO learns its weights from the places alone; AdPool takes them from the values. Padding must have no weight in either.
 # - A trained AdPool need not be a mixture: ours became SoftPool for pictures and the token level for captions, moved there by the encoder.
-# - AdPool ends first, 65 points above the mean, but only 2 above the maximum: favouring large values is what counts.
+# - AdPool ends 65 points above the mean, but only 2 above the maximum: what counts is to favour large values.
 #
 # ## Where to read on
 #
