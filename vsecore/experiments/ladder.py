@@ -16,6 +16,12 @@ RUNGS = (
     ("ridge regression to words", "vse baselines", "ridge", 0),
     ("VSE++, small", "vse train vsepp_grid_gru+laptop", "vsepp_grid_gru+laptop", 0),
     ("words in windows, InfoNCE", "vse train window_grid", "window_grid", 0),
+    (
+        "2AD with GPO, cell by cell",
+        "vse experiment 2ad_pooling --scale fair --arm GPO",
+        "2ad_grid_gru+gpo",
+        0,
+    ),
     ("CCA, solved in closed form", "vse baselines", "cca", 0),
     ("CCA that sees mirror images too", "vse evaluate cca", "ensemble", 1),
     ("one window and CCA without mirror images", "vse evaluate cca runs/window-0", "ensemble", 2),
