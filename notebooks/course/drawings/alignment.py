@@ -115,7 +115,7 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
     for axes, (key, band) in zip(panels, reach.items(), strict=True):
         axes.axvspan(50 - band, 50 + band, color="0.9", label="what guessing gives, 95 %")
         seeds = {name: list(arm.results[key].values()) for name, arm in systems.items()}
-        spans(axes, {name: (np.mean(each), *interval(each)) for name, each in seeds.items()})
+        spans(axes, {name: (float(np.mean(each)), *interval(each)) for name, each in seeds.items()})
         axes.set_title(titles[key])
     axes.set_xlabel("right picture of two (%)")
     axes.plot([], [], "o-", color=COLOURS[0], label="mean, 95 % interval over seeds")
