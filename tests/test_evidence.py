@@ -43,7 +43,11 @@ def page_of(tmp_path, monkeypatch):
         work = next(work for work, own in BY_WORK.items() if (names or ("2ad_parts",))[0] in own)
         few = {name: EXPERIMENTS[name] for name in names or ("2ad_parts",)}
         monkeypatch.setattr(evidence, "BY_WORK", {work: few})
-        monkeypatch.setattr(evidence, "WORKS", {work: replace(WORKS[work], summary="In short.", rests_on=())})
+        monkeypatch.setattr(
+            evidence,
+            "WORKS",
+            {work: replace(WORKS[work], summary="In short.", rests_on=(), on_photographs=())},
+        )
         evidence.lay_evidence(tmp_path / "pages", folder)
         return (tmp_path / "pages" / f"{work}.md").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
 
@@ -226,10 +230,10 @@ def test_experiments_of_different_worlds_cannot_share_a_page(kept, monkeypatch):
 
 @pytest.mark.parametrize("work", BY_WORK)
 def test_the_summary_of_a_paper_rests_on_verdicts_that_the_records_give(work):
-    judged = {outcome.claim.statement: outcome.judgement for outcome in outcomes(work, "scenes")}
-    rests_on = dict(WORKS[work].rests_on)
-    assert {statement: judged[statement] for statement in rests_on} == rests_on
-    if not rests_on:
+    for data, claims in (("flickr8k", WORKS[work].on_photographs), ("scenes", WORKS[work].rests_on)):
+        judged = {outcome.claim.statement: outcome.judgement for outcome in outcomes(work, data)}
+        assert {statement: judged[statement] for statement, _ in claims} == dict(claims)
+    if not WORKS[work].rests_on:
         assert set(judged.values()) <= {"not tried", "too small to say"}, "there is something to tell"
 
 

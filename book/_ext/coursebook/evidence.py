@@ -108,10 +108,12 @@ def page(work: str, kept: Path, figures: Path) -> str:
     """
     paper, found = WORKS[work], Findings.read(work, kept)
     taught = ", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks)
-    by_statement = {outcome.claim.statement: outcome for outcome in found.outcomes["scenes"]}
     differences = [
-        statistics.mean(by_statement[statement].differences.get("rsum") or [math.nan])
-        for statement, _ in paper.rests_on
+        statistics.mean(outcome.differences.get("rsum") or [math.nan])
+        for data, rests_on in (("scenes", paper.rests_on), ("flickr8k", paper.on_photographs))
+        for statement, _ in rests_on
+        for outcome in found.outcomes[data]
+        if outcome.claim.statement == statement
     ]
     parts = [
         f"# {paper.title}",
@@ -150,7 +152,7 @@ def _asked(name: str, found: Findings, figures: Path) -> str:
     lines = []
     for data, called in DATA.items():
         arms, oracle = found.fair[data][name], found.oracle.get(data)
-        if arms:
+        if len(arms) > 1:  # a single dot compares nothing
             picture = f"{name}-{data}.svg"
             with plt.rc_context():
                 house_style()
@@ -161,7 +163,7 @@ def _asked(name: str, found: Findings, figures: Path) -> str:
             lines.append(
                 f":::{{div}} wide-frame\n```{{image}} {picture}\n:alt: {words}\n:class: figure\n```\n:::"
             )
-    if not lines:
+    if not any(found.fair[data][name] for data in DATA):
         return ""
     judged = [
         one
