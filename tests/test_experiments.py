@@ -326,8 +326,8 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
 
 def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
     for options, named in (
-        ({"name": "2ad_poolings"}, "2ad_pooling, "),
-        ({"arms": ["GPOO"]}, "GPO, "),
+        ({"name": "2ad_poolings"}, "2ad_pooling"),
+        ({"arms": ["GPOO"]}, " GPO"),
         ({"scale": "fair", "changes": SMALL}, "learning_rate"),
         ({"scale": "large"}, "paper"),
     ):

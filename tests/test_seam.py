@@ -1,21 +1,17 @@
 """The seam: a new system is a few lines beside the package. `fit`, `VSE` and `Recipe` know nothing of it."""
 
-import re
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import logsigmoid, normalize
+from torch.nn.functional import normalize
 
 from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.encoders import IMAGE_ENCODERS, ImageEncoder
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES, Loss, Step
+from vsecore.losses import LOSSES, Loss
 from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES, Similarity
 from vsecore.training import encode, evaluate_split, load_run, score_split
@@ -133,28 +129,6 @@ def test_a_shared_reasoner_is_one_module(add, tmp_path):
     state = assert_resumes_with_the_same_bits(tmp_path, a_recipe)
     held = {name.rpartition(".linear.")[0] for name in state if ".linear." in name}
     assert held == {"model.image_reasoner", "model.shared"}
-
-
-# The example of CONTRIBUTING.md.
-
-
-def test_the_example_for_contributors_runs_as_it_is_printed(monkeypatch):
-    """Only the scale is another: in the place of `get`, `fit` and `scenes` stand their small siblings."""
-    monkeypatch.setattr(LOSSES, "_entries", dict(LOSSES._entries))
-    text = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    names = {"__name__": __name__, "LOSSES": LOSSES, "Loss": Loss, "Step": Step, "Tensor": torch.Tensor}
-    steps, runs = [], []
-    small = {"fit": lambda a_recipe, data: runs.append(train(a_recipe, data, callback=steps.append))}
-    small |= {"get": recipe, "scenes": SimpleNamespace(load=small_data), "logsigmoid": logsigmoid}
-    exec(example, names | small)
-    (run,) = runs
-    assert [part.name for part in run.recipe.losses] == ["logistic"]
-    assert run.history[-1]["loss"] < run.history[0]["loss"]
-    assert run.history[-1]["rsum"] > run.history[0]["rsum"]
-    event = steps[0]
-    wrong = torch.where(event.positives, -event.scores, event.scores)  # to be pushed down
-    torch.testing.assert_close(event.loss, (20 * wrong).exp().log1p().mean())
 
 
 # A similarity that reads elements.

@@ -22,6 +22,7 @@ def load(
     features: str | Path | None = None,
     backbone: str = "",
     weights: str | Path | None = None,
+    parts: str | Path | None = None,
 ) -> Retriever:
     """Load a model for pictures and sentences of your own.
 
@@ -32,14 +33,19 @@ def load(
             that made them. None: the folder that `vse train` noted, if it is still there.
         backbone: or that network's name.
         weights: a file of that network's weights; None: its published ones.
+        parts: a Python file that registers parts of the run's own. None: it has none, or they are registered,
+            or you have named the file on this machine before.
 
     Raises:
         FileNotFoundError: the run, the model or the weights are missing.
         ValueError: a file is damaged; the features or the weights are others than those of the training; or
             the recipe must be trained first.
     """
-    from vsecore.retriever import Retriever  # brings PyTorch
+    from vsecore.recipes.own_parts import load_parts  # brings PyTorch
+    from vsecore.retriever import Retriever
 
+    if parts is not None:
+        load_parts(parts)
     if (Path(run_or_recipe) / "run.json").is_file():
         return Retriever.of_run(run_or_recipe, features=features, backbone=backbone, weights=weights)
     return Retriever.of_recipe(str(run_or_recipe))

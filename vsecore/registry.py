@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
-from vsecore.typed import convert, short
+from vsecore.typed import convert, unknown
 
 
 class Registry:
@@ -46,11 +46,9 @@ class Registry:
         self._base = base
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """Return the class with this name; raise a ValueError that lists the known names if there is none."""
+        """Return the class with this name; raise a ValueError that says similar names if there is none."""
         if name not in self._entries:
-            raise ValueError(
-                f"{self.kind} {short(name)} is unknown: there are {', '.join(sorted(self._entries))}"
-            )
+            raise unknown(self.kind, name, self._entries)
         return self._entries[name]
 
     def __contains__(self, name: object) -> bool:

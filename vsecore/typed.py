@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -93,6 +94,24 @@ def spoken(mistake: Mapping[str, Any]) -> str:
 def short(value: Any) -> str:
     """Cut a value short for a message: a damaged file may hold a million characters instead of a name."""
     return _SHORT.repr(value)
+
+
+def unknown(kind: str, name: str, known: Iterable[str], lister: str = "") -> ValueError:
+    """Make the error for a name that is not known: it says those of similar spelling, or else all.
+
+    Args:
+        kind: what the name is one of, such as "pool".
+        name: what was given.
+        known: the names that there are.
+        lister: the command that lists them, if they are too many for a message.
+    """
+    names = sorted(known)
+    begun = [one for one in names if name and one.startswith(name)]
+    near = begun[:4] or get_close_matches(name[:100], names, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    if lister:
+        hint = f"{hint} {lister} lists all" if near else f"{lister} lists them"
+    return ValueError(f"{kind} {short(name)} is unknown: {hint}")
 
 
 def counted(things: Sequence[object], kind: str) -> str:

@@ -15,6 +15,7 @@ import typer
 
 from vsecore import threads
 from vsecore.cli import data, evaluation, experiments, runs, scenes, search
+from vsecore.cli.options import with_parts
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +36,7 @@ for command in (
     experiments.compare,
     experiments.show,
 ):
-    app.command()(command)
+    app.command()(with_parts(command))
 
 SEARCH = ("faiss", "jinja2", "python_multipart", "qdrant_client", "starlette", "uvicorn")
 EXTRAS = {"tensorboard": "logs", "pyarrow": "offline"} | dict.fromkeys(SEARCH, "search")

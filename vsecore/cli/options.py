@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,6 +18,41 @@ if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
     from vsecore.training import Run
+
+
+def _load_parts(files: list[Path] | None) -> list[Path] | None:
+    for file in files or ():
+        from vsecore.recipes.own_parts import load_parts
+
+        load_parts(file)
+    return files
+
+
+PartsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--parts",
+        is_eager=True,  # before anything else names a part
+        callback=_load_parts,
+        help="A Python file that registers parts of your own. Repeatable.",
+    ),
+]
+
+
+def with_parts(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that also takes `--parts`, files that run before it begins."""
+
+    @functools.wraps(command)
+    def also(parts: list[Path] | None = None, **options: Any) -> None:
+        command(**options)
+
+    taken = inspect.signature(command, eval_str=True)
+    parts = inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PartsOption)
+    also.__signature__ = taken.replace(parameters=[*taken.parameters.values(), parts])  # type: ignore[attr-defined]
+    also.__annotations__ = {"parts": PartsOption} | {
+        name: parameter.annotation for name, parameter in taken.parameters.items()
+    }
+    return also
 
 
 def check_writable(option: str, path: Path | None, folder: bool = True) -> None:

@@ -98,13 +98,26 @@ def train(
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
     from vsecore.training.command import Command, remembered
+    from vsecore.training.identity import RUN, read_identity
+    from vsecore.training.rounds import FIRST_ROUND
 
-    paths = [None if path is None else str(path) for path in (vectors, negatives)]
     command = Command(
-        recipe, tuple(settings or ()), data, *paths, targets, init and str(init), seed, precision
+        recipe=recipe,
+        settings=tuple(settings or ()),
+        data=data,
+        vectors=None if vectors is None else str(vectors),
+        negatives=None if negatives is None else str(negatives),
+        targets=targets,
+        init=None if init is None else str(init),
+        seed=seed,
+        precision=precision,
     )
     if resume and recipe and out is None and Path(recipe).is_dir():
-        noted, out = remembered(Path(recipe)), Path(recipe)
+        out = Path(recipe)
+        for place in (out, out / FIRST_ROUND):
+            if (place / RUN).is_file():
+                read_identity(place)  # which loads its own parts
+        noted = remembered(out)
         if noted is None:
             raise ValueError(f"{out} does not say how it was trained: give its own command and --resume")
         command = command.over(noted)

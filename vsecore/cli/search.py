@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from vsecore import stopping
-from vsecore.cli.options import Resume, Seed, writable
+from vsecore.cli.options import Resume, Seed, with_parts, writable
 
 ASK = "ask"
 
@@ -39,6 +39,7 @@ Top = Annotated[int, typer.Option("--top", min=1, max=1000, help="How many pictu
 
 
 @app.command("index")
+@with_parts
 def search_index(
     pictures: Annotated[Path, typer.Argument(help="A folder of pictures; folders in it are searched too.")],
     run: Annotated[Path | None, typer.Option(help="The folder of a trained run.")] = None,
@@ -90,6 +91,7 @@ def search_index(
 
 
 @app.command("tune")
+@with_parts
 def search_tune(
     captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
     pictures: Annotated[Path, typer.Argument(help="The folder that its files are in.")],
@@ -121,6 +123,7 @@ def search_tune(
 
 
 @app.command(ASK)
+@with_parts
 def search_ask(
     sentence: Annotated[str, typer.Argument(help="What the picture should show.")] = "",
     picture: Annotated[Path | None, typer.Option(help="Or a picture, to find similar ones.")] = None,
@@ -141,6 +144,7 @@ def search_ask(
 
 
 @app.command("page")
+@with_parts
 def search_page(
     index: IndexOption = INDEX,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is served.")] = 8123,

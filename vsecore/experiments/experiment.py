@@ -18,7 +18,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, at_scale
 from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
-from vsecore.typed import from_json
+from vsecore.typed import from_json, unknown
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Experiment:
     def systems(self, arm: str, features: FeatureKind) -> list[System]:
         """Return the systems of an arm, without what mines for them: one, or the members of an ensemble."""
         if arm not in self.arms:
-            raise ValueError(f"arm {arm!r} is unknown: there are {', '.join(self.arms)}")
+            raise unknown("arm", arm, self.arms)
         chosen, found = self.arms[arm], []
         members = chosen.members or (features,)
         for place, kind in enumerate(members):
@@ -228,5 +228,5 @@ EXPERIMENTS = {name: experiment for several in BY_WORK.values() for name, experi
 def get_experiment(name: str) -> Experiment:
     """Return the experiment with this name; raise ValueError if there is none."""
     if name not in EXPERIMENTS:
-        raise ValueError(f"experiment {name!r} is unknown: there are {', '.join(EXPERIMENTS)}")
+        raise unknown("experiment", name, EXPERIMENTS, "vse experiments")
     return EXPERIMENTS[name]

@@ -25,6 +25,7 @@ from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
+from vsecore.typed import unknown
 
 __all__ = [
     "RECIPES",
@@ -106,7 +107,7 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
-        ValueError: there is no such recipe or variant; the message lists the known ones.
+        ValueError: there is no such recipe or variant; the message says similar names.
 
     Example:
         >>> get("2ad_region_gru+gpo").image.pool.name
@@ -116,10 +117,10 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
     if pretrained.is_folder(name):
         return pretrained.of_folder(name).override(scale or {})
     if base not in RECIPES:
-        raise ValueError(f"recipe {base!r} is unknown: there are {', '.join(sorted(RECIPES))}")
+        raise unknown("recipe", base, RECIPES, "vse recipes")
     recipe = RECIPES[base].override(scale or {})
     for variant in variants:
         if variant not in VARIANTS:
-            raise ValueError(f"variant {variant!r} is unknown: there are {', '.join(sorted(VARIANTS))}")
+            raise unknown("variant", variant, VARIANTS, f"vse recipes {base}")
         recipe = recipe.override(VARIANTS[variant])
     return recipe.override({"name": name})

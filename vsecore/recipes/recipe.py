@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -155,13 +155,19 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not exist, do not take their options, or do not fit together."""
-        for place, registry, part in _parts(self.to_dict()):
+        for place, registry, part in parts_of(self.to_dict()):
             try:
                 registry.read(part["name"], part["options"])
             except ValueError as error:
                 raise ValueError(f"{place}: {error}") from error
             if registry is not LOSSES and part["weight"] != 1:
                 raise ValueError(f"{place}.weight is {part['weight']}: only losses have weights")
+        if self.features not in get_args(FeatureKind):
+            kinds = ", ".join(map(repr, get_args(FeatureKind)))
+            raise ValueError(
+                f"image.encoder {self.image.encoder.name!r} does not say which features it reads: give its "
+                f"class the attribute reads, one of {kinds}"
+            )
         compared = names_read(SIMILARITIES[self.similarity.name])
         if not compared:
             raise ValueError(
@@ -274,7 +280,7 @@ class Recipe:
         path differs between machines.
         """
         content = self.to_dict()
-        for _, registry, part in _parts(content):
+        for _, registry, part in parts_of(content):
             options = json.loads(json.dumps(registry.changed(part["name"], part["options"])))
             folder = Path(str(options.get("weights", ""))).expanduser()
             if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
@@ -393,7 +399,7 @@ PARTS = {
 """The places of parts, and who knows them."""
 
 
-def _parts(content: Mapping[str, Any]) -> Iterator[tuple[str, Registry, dict[str, Any]]]:
+def parts_of(content: Mapping[str, Any]) -> Iterator[tuple[str, Registry, dict[str, Any]]]:
     """Yield the parts in what `Recipe.to_dict` writes, each with its place and the registry that knows it."""
     for place, registry in PARTS.items():
         found: Any = content

@@ -18,6 +18,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
 from vsecore.recipes import Recipe
+from vsecore.recipes.own_parts import PartsFile, find_parts
 from vsecore.recipes.plain import flatten
 from vsecore.typed import from_json, short
 
@@ -51,6 +52,8 @@ class Identity:
     data: DataIdentity
     seed: Annotated[int, Field(ge=0)]
     precision: Literal["float32", "bfloat16"] = "float32"
+    parts: tuple[PartsFile, ...] = ()
+    """The files of its own parts."""
 
 
 def describe_data(
@@ -106,11 +109,15 @@ def check_features(run: Path, trained: Mapping[str, Any], source: object, data: 
 
 
 def read_identity(folder: Path) -> dict[str, Any]:
-    """Read and check the recipe, data, seed and precision of the run in a folder, as plain data."""
+    """Read and check what identifies a run, as plain data; load its own parts, see `find_parts`."""
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
-    content = asdict(from_json(str(path), path.read_bytes(), Identity))
+    identity: Identity = from_json(str(path), path.read_bytes(), Identity)
+    find_parts(folder, identity.parts)
+    content = asdict(identity)
+    if not identity.parts:
+        del content["parts"]
     for field in fields(DataIdentity):  # as `describe_data` writes them: without what the run did not have
         if content["data"][field.name] == field.default:
             del content["data"][field.name]
@@ -123,8 +130,8 @@ def read_recipe(folder: Path, identity: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.from_dict(identity["recipe"])
     except ValueError as error:
-        own = ": a part of your own must be registered first, by the code that trained the run"
-        remedy = own if "is unknown: there are" in str(error) else ""
+        own = "; a part of your own must be registered first: name its file with --parts, or import it"
+        remedy = own if "is unknown:" in str(error) else ""
         raise ValueError(f"{folder / RUN}: {error}{remedy}") from error
 
 
@@ -170,8 +177,9 @@ def _read(path: Path) -> bytes:
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume a run with other settings; the ValueError names all that differ."""
     # Settings that were added since then, and options that are left out, have their defaults in both.
-    then = flatten({**before, "recipe": read_recipe(folder, before).portable()})
-    today = flatten(now)
+    # A file of parts may have changed, in another part; `find_parts` says so.
+    then = flatten({**before, "recipe": read_recipe(folder, before).portable(), "parts": None})
+    today = flatten({**now, "parts": None})
     differences = []
     for name in sorted(then.keys() | today.keys()):
         if then.get(name) != today.get(name):

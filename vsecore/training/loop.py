@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
 from vsecore.processes import from_main_process
 from vsecore.recipes import Recipe
+from vsecore.recipes.own_parts import own_parts
 from vsecore.scoring import evaluate_split
 from vsecore.training import checkpoints
 from vsecore.training.averaging import Averaging
@@ -121,6 +123,8 @@ class _Training:
             "seed": settings.seed,
             "precision": precision_of(accelerator),
         }
+        if parts := own_parts(self.recipe):
+            self.identity["parts"] = [asdict(file) for file in parts]
         self.folder = RunFolder(settings.folder, self.identity, writes=accelerator.is_main_process)
         self.state = self.folder.open(self.system, self.optimizer, self.tokenizer)
         advance(self.schedule, self.state.step)
