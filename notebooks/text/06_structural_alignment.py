@@ -203,7 +203,7 @@ def pool_loss(p, q, caption, picture, margin=0.2):  # (B, P, D), (B, P, D), (B,)
 # currently confused with.
 # ````
 #
-# The package has both pieces:
+# The package has both pieces, and they agree with yours:
 
 # %%
 x, y, W = torch.randn(9, 7, 6), torch.randn(9, 5, 6), torch.randn(4, 6)
@@ -607,8 +607,7 @@ check("06.break", your_row)
 # :class: note
 #
 # - **The hinge of a node.** The thesis's formula prints the positive and the negative nodes alike. We follow the sentence below it: the
-#   negative ones are those of the hardest negative. In the hinge of the pools, it prints $v$ once
-#   where a pool must stand.
+#   negative ones are those of the hardest negative. In the hinge of the pools, it prints $v$ once where a pool must stand.
 # - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
 #   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
 # - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).
@@ -648,8 +647,7 @@ check("06.explore", (expected, found))
 # :class: dropdown
 #
 # If the $w_k$ begin small, every pool is close to the mean, so the pools are very alike from the beginning. How many there are matters less
-# than how large $w_k$ is.
-# One seed and few steps show a tendency, no more.
+# than how large $w_k$ is. One seed and few steps show a tendency, no more.
 # ````
 #
 # ## Paper, notebook, package
