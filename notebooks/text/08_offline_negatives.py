@@ -448,9 +448,10 @@ for kind, share in shares.items():
 #
 # ## Do near duplicates make harder negatives?
 #
-# If two pictures are almost the same, a caption of one is a hard negative for the other, or so it seems. Our world has a knob for that: `near_duplicates` is the share of pictures that differ from an earlier
-# one in one fact. We take three small worlds that the model has not learned from. By how much is a caption more similar to its own picture
-# than to the hardest negative of a batch, of all pictures, and of those that it is really false of? This difference is its *lead*.
+# If two pictures are almost the same, a caption of one is a hard negative for the other, or so it seems. Our world has a knob for that:
+# `near_duplicates` is the share of pictures that differ from an earlier one in one fact. We take three small worlds that the model has not
+# learned from. By how much is a caption more similar to its own picture than to the hardest negative of a batch, of all pictures, and of
+# those that it is really false of? This difference is its *lead*.
 
 
 # %%

@@ -573,8 +573,9 @@ check("09.break", your_similarities)
 # has collapsed.
 # ````
 #
-# So does training fail because offline negatives are too hard, or because their margin is zero? We train with the offline terms alone, from scratch, once with a margin of zero and once with $m_1$, and watch the spread
-# (standard deviation) of all similarities of a batch. A collapse makes it zero.
+# So does training fail because offline negatives are too hard, or because their margin is zero? We train with the offline terms alone, from
+# scratch, once with a margin of zero and once with $m_1$, and watch the spread (standard deviation) of all similarities of a batch. A
+# collapse makes it zero.
 
 
 # %%
@@ -620,8 +621,9 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # For the margin of zero, loss and spread nearly vanish: the model has collapsed, and finds nothing. With a larger margin, a collapse is no
 # longer free.
 #
-# The last two rows are a fairer test, because both begin with epochs of all negatives. Still, without online terms the rsum is much lower. The paper's table 3 has trainings of full length; *Fine-tune* goes on with the weights of the first round,
-# and *OnlineQuin* makes the two new pairs of online negatives. It gives R@1 from picture to text:
+# The last two rows are a fairer test, because both begin with epochs of all negatives. Still, without online terms the rsum is much lower.
+# The paper's table 3 has trainings of full length; *Fine-tune* goes on with the weights of the first round, and *OnlineQuin* makes the two
+# new pairs of online negatives. It gives R@1 from picture to text:
 #
 # | | BFAN | VSRN |
 # | --- | --- | --- |
