@@ -43,6 +43,9 @@ class Averaging:
         self._due = {steps - tenth * number // count for number in range(count)}
         self.begins = min(self._due, default=steps)
         self._average = AveragedModel(model) if self._due else None
+        for module in [] if self._average is None else self._average.modules():
+            if isinstance(module, nn.RNNBase):
+                module.flatten_parameters()  # a copy's weights lie apart, and cuDNN would join them each time
 
     def after_step(self, done: int) -> None:
         """Take a snapshot if one is due after so many steps of the epoch."""
