@@ -35,6 +35,7 @@ from towers import make_towers
 from vsecore import cli, records
 from vsecore.data.collections import unpack
 from vsecore.data.feature_rows import FeatureRows
+from vsecore.recipes import get
 
 SECONDS = 20
 """Whatever takes longer than this on these small files counts as hanging."""
@@ -191,7 +192,7 @@ TENSORS: dict[str, Damage] = {
     "another shape": lambda path: in_tensors(path, lambda tensor: torch.ones(2, 3, 5)),
     "another type": lambda path: in_tensors(path, lambda tensor: tensor.bool()),
 }
-BY_FORMAT = {".json": JSON, ".txt": LINES, ".tsv": LINES, ".csv": LINES, ".npy": ARRAYS}
+BY_FORMAT = {".json": JSON, ".txt": LINES, ".tsv": LINES, ".csv": LINES, ".yaml": LINES, ".npy": ARRAYS}
 BY_FORMAT |= {".safetensors": TENSORS, ".pth": TENSORS}
 
 
@@ -419,6 +420,24 @@ def _run(folder: Path, whole: Path, *settings: object) -> bool:
     return evaluated.works and resumed.works
 
 
+def _command(folder: Path, whole: Path) -> bool:
+    """Resumed from its folder alone, it gives the same numbers as before, or is refused and left as it is."""
+    before = _contents(folder / "run")
+    resumed = vse("train", "--resume", folder / "run", "--data", folder / "features")
+    if not resumed.works and _contents(folder / "run") != before:
+        raise Defect("refused to resume, and changed the run")
+    return resumed.works
+
+
+def make_recipe(folder: Path) -> None:
+    """A recipe of one's own."""
+    (folder / "my.yaml").write_text(vse("recipes", "aoq_vsrn_region").out, "utf-8")
+
+
+def _recipe(folder: Path, whole: Path) -> bool:
+    return library(lambda: print(get(str(folder / "my.yaml")).hash())).works
+
+
 def _contents(folder: Path) -> dict[str, bytes]:
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
@@ -548,7 +567,9 @@ KINDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], Attempt]] = {
     ),
     "bottom-up tables": (make_table, ("table.tsv",), _table),
     "bottom-up arrays": (make_arrays, ("features/3.*.npy", "archives/3.*.npz"), _arrays),
-    "runs": (make_run, ("run/*.json", "run/*.safetensors"), _run),
+    "runs": (make_run, ("run/run.json", "run/vocabulary.json", "run/*.safetensors"), _run),
+    "commands of runs": (make_run, ("run/command.json",), _command),
+    "recipes": (make_recipe, ("my.yaml",), _recipe),
     "records": (make_record, ("*.json",), _record),
     "word vectors": (make_vectors, ("vectors.txt",), _vectors),
     "weights": (make_weights, ("weights.pth", "weights.safetensors"), _weights),

@@ -77,7 +77,7 @@ class Registry:
         Raises:
             ValueError: an option is unknown, missing, or of another type; the message names it.
         """
-        known = self._options(name)
+        known = self.options(name)
         for option in options:
             if option not in known:
                 takes = ", ".join(known) or "no options"
@@ -111,10 +111,10 @@ class Registry:
 
     def changed(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that differ from the class's defaults: they identify a part."""
-        known, typed = self._options(name), self.read(name, options)
+        known, typed = self.options(name), self.read(name, options)
         return {option: value for option, value in typed.items() if known[option].default != value}
 
-    def _options(self, name: str) -> dict[str, inspect.Parameter]:
+    def options(self, name: str) -> dict[str, inspect.Parameter]:
         """Return a part's options: its parameters besides the context, including those of its methods."""
         entry, found = self[name], dict[str, inspect.Parameter]()
         for taker in (entry, *(getattr(entry, method) for method in self._methods if hasattr(entry, method))):

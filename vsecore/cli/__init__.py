@@ -13,13 +13,12 @@ from typing import Annotated
 
 import typer
 
-from vsecore import threads
-from vsecore.cli import data, evaluation, experiments, runs, scenes, search
+from vsecore import __version__, threads
+from vsecore.cli import data, evaluation, experiments, lists, runs, scenes, search
 from vsecore.cli.options import with_parts
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     help="Visual-semantic embedding: data, training, evaluation, search.",
     rich_markup_mode=None,  # else a default in brackets would be taken for markup, and not shown
 )
@@ -35,6 +34,9 @@ for command in (
     experiments.experiment,
     experiments.compare,
     experiments.show,
+    lists.recipes,
+    lists.parts,
+    lists.experiments,
 ):
     app.command()(with_parts(command))
 
@@ -65,8 +67,17 @@ def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
         sys.exit(2)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"vsecore {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def everywhere(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version, and end.")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Take what every command takes."""

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
-Name = Annotated[
-    str, typer.Argument(help="An experiment's name. Leave it out to see them all.", show_default=False)
-]
+Name = Annotated[str, typer.Argument(help="An experiment's name (see vse experiments).", show_default=False)]
 Elements = Annotated[
     Literal["grid", "region", "patch", "pixels"] | None,
     typer.Option(help="What an element is. [default: what the experiment is about, or the data hold]"),

@@ -49,7 +49,7 @@ Init = Annotated[
         "recipe too.",
     ),
 ]
-RecipeName = Annotated[str, typer.Argument(help="A recipe's name; an unknown one lists them all.")]
+RecipeName = Annotated[str, typer.Argument(help="A recipe's name or file (see vse recipes).")]
 Out = Annotated[
     Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
 ]

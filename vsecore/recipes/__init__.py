@@ -25,6 +25,7 @@ from vsecore.recipes.pvse import pvse
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.tern import tern
 from vsecore.recipes.vsepp import vsepp
+from vsecore.recipes.written import ENDINGS, read_recipe_file
 from vsecore.typed import unknown
 
 __all__ = [
@@ -103,7 +104,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
 
     Args:
         name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign, of which later ones win; or
-            the folder of a CLIP or SigLIP, see `pretrained.of_folder`.
+            the folder of a CLIP or SigLIP, see `pretrained.of_folder`; or, in place of the key, a YAML file
+            (`recipes.written`).
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
@@ -116,9 +118,14 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
     base, *variants = name.split("+")
     if pretrained.is_folder(name):
         return pretrained.of_folder(name).override(scale or {})
-    if base not in RECIPES:
+    if base.endswith(ENDINGS):
+        recipe = read_recipe_file(base, get)
+        name = "+".join([recipe.name, *variants])
+    elif base in RECIPES:
+        recipe = RECIPES[base]
+    else:
         raise unknown("recipe", base, RECIPES, "vse recipes")
-    recipe = RECIPES[base].override(scale or {})
+    recipe = recipe.override(scale or {})
     for variant in variants:
         if variant not in VARIANTS:
             raise unknown("variant", variant, VARIANTS, f"vse recipes {base}")

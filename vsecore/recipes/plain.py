@@ -33,11 +33,11 @@ def change(content: dict[str, Any], name: str, value: Any) -> None:
     if isinstance(value, str) and name not in ("name", "source"):
         value = None if value == "none" else _parsed(value)  # as people write null
     if isinstance(holder, list):
-        value = {"weight": field["weight"], **_full(value)}
+        value = {"weight": field["weight"], **full_part(value)}
     elif key == "losses" and not of_part:
-        value = [_full(part) for part in (value if isinstance(value, list | tuple) else [value])]
+        value = [full_part(part) for part in (value if isinstance(value, list | tuple) else [value])]
     elif key in PARTS and not of_part:
-        value = value and _full(value)
+        value = value and full_part(value)
     holder[key] = asdict(cast(Any, value)) if is_dataclass(value) else value
 
 
@@ -51,7 +51,7 @@ def _parsed(text: str) -> Any:
     return value
 
 
-def _full(part: Any) -> dict[str, Any]:
+def full_part(part: Any) -> dict[str, Any]:
     """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
     given = asdict(cast(Any, part)) if is_dataclass(part) else part
     return {"options": {}, **(given if isinstance(given, Mapping) else {"name": given})}

@@ -46,7 +46,12 @@ def remembered(folder: Path) -> Command | None:
     Raises:
         ValueError: the file is damaged.
     """
-    command: Command | None = read_json(folder / FILE, Command) if (folder / FILE).is_file() else None
+    path = folder / FILE
+    if not path.exists():
+        return None
+    if missing := {field.name for field in fields(Command)} - read_json(path).keys():
+        raise ValueError(f'{path} lacks the field "{min(missing)}"')  # its default may not be what was asked
+    command: Command = read_json(path, Command)
     return command
 
 

@@ -1,0 +1,94 @@
+"""What there is, by name; and recipes as files."""
+
+import pytest
+
+from small import recipe as small_recipe
+from test_cli import SMALL, complaint, features, run  # noqa: F401
+from vsecore import __version__
+from vsecore.experiments.experiment import EXPERIMENTS
+from vsecore.pooling import POOLS
+from vsecore.recipes import RECIPES, get
+from vsecore.recipes.written import written
+from vsecore.training import load_run
+
+
+@pytest.mark.parametrize("name", [*RECIPES, "2ad_grid_gru+gpo+as_printed"])
+def test_a_written_recipe_is_read_as_the_same(name, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(written(get(name)), "utf-8")
+    read = get(str(path))
+    assert (read.hash(), read.name, read.source) == (get(name).hash(), name, get(name).source)
+    assert written(read) == written(get(name))
+
+
+def test_a_file_may_say_only_what_differs(tmp_path):
+    path = tmp_path / "mine.yml"
+    path.write_text(
+        "recipe: vsepp_grid_gru+laptop\n"
+        "image: {pool: {name: kmax, options: {k: 5}}, element_drop: 0.1}\n"
+        "losses: [triplet, {name: mmd, weight: 0.01}]\n"
+        "training: {epochs: 9}\n"
+    )
+    wanted = {
+        "image.pool": {"name": "kmax", "options": {"k": 5}},
+        "image.element_drop": 0.1,
+        "training.epochs": 9,
+    }
+    wanted["losses"] = ["triplet", {"name": "mmd", "weight": 0.01}]
+    assert get(str(path)).hash() == get("vsepp_grid_gru+laptop").override(wanted).hash()
+    assert get(str(path)).name == "mine"
+    assert (
+        get(f"{path}+gpo").hash()
+        == get("vsepp_grid_gru+laptop+gpo").override({**wanted, "image.pool": "gpo"}).hash()
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "no settings"),
+        ("- a", "no settings"),
+        ("a: [", "YAML"),
+        ("a: &x 1\nb: *x", "aliases"),
+        ("training: {epoch: 3}", "training.epochs"),
+        ("recipe: vsepp_grid_gr", "vsepp_grid_gru"),
+        ("recipe: other.yaml", "another file"),
+        ("training: {epochs: many}", "whole number"),
+        ("dim: 2020-01-01", "JSON|dim"),
+        ("[" * 100_000, "YAML"),
+    ],
+)
+def test_a_wrong_file_is_told_in_a_sentence(content, words, tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=words):
+        get(str(path))
+
+
+def test_a_recipe_file_is_trained_like_its_settings(features, tmp_path, complaint):  # noqa: F811
+    settings = [f"--set={one}" for one in SMALL[1::2]]
+    (tmp_path / "own.yaml").write_text(written(small_recipe(training__epochs=1)))
+    run("train", tmp_path / "own.yaml", "--data", features, "--out", tmp_path / "one", *settings)
+    run("train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "other", *settings,
+        "--set", "training.learning_rate=0.01")  # fmt: skip
+    one, other = (load_run(tmp_path / name) for name in ("one", "other"))
+    assert one.recipe.hash() == other.recipe.hash() and one.history == other.history
+    assert "nowhere.yaml" in complaint("train", tmp_path / "nowhere.yaml")
+
+
+def test_everything_is_listed_and_a_typo_is_answered_by_what_is_near(complaint):  # noqa: F811
+    listed = run("recipes").splitlines()
+    assert [line.split()[0] for line in listed] == list(RECIPES)
+    said = run("recipes", "scan_grid_gru")
+    assert "i2t" in said.split("# variants")[1] and "slots" not in said
+    assert all(f"\n  {name}(" in run("parts", "pool") for name in POOLS)
+    assert run("parts", "kmax").count("\n") == 2 and "kmax(k)" in run("parts", "kmax")
+    assert all(f"{name}: " in run("experiments") for name in EXPERIMENTS)
+    assert __version__ in run("--version")
+    for arguments, near in (
+        (["recipes", "dive_grid_gruu"], "dive_grid_gru"),
+        (["parts", "gppo"], "gpo"),
+        (["experiment", "2ad_poolin"], "2ad_pooling"),
+        (["train", "vsepp_grid_gru", "--set", "image.pool=kmx"], "kmax"),
+    ):
+        assert f"did you mean {near}" in complaint(*arguments)
