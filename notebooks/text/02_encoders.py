@@ -592,5 +592,7 @@ print(f"{length} vectors, the same alone and among {among.shape[1]} places")
 # ## Where to read on
 #
 # - How much of a receptive field is used, measured by gradients: {cite}`luo2016receptive`.
+# - Word vectors learned from text alone, a usual start for the table: {cite}`pennington2014glove`.
+# - A recurrent network's last state as the meaning of a whole sentence: {cite}`sutskever2014seq2seq`.
 # - [The joint space](03_joint_space.ipynb) compares what the two sides give.
 # - [Relations](05_relations.ipynb) builds attention and, as an option, lets BERT read.

@@ -688,4 +688,5 @@ joint_space.benchmarks()
 # ## Where to read on
 #
 # - [Learning to rank](04_learning_to_rank.ipynb) makes the vectors: it writes the loss that pulls a picture and its caption together.
-# - Ranking as the task, with R@k and the median rank: {cite}`hodosh2013framing`.
+# - Ranking as the task, with R@k and the median rank: {cite}`hodosh2013framing`. Graded relevance instead, with nDCG: {cite}`jarvelin2002cumulated`.
+# - An early joint space of photographs and sentences: {cite}`kiros2014unifying`.

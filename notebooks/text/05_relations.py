@@ -726,5 +726,5 @@ check("05.ablation", (expected, found_out))
 #
 # ## Where to read on
 #
-# - The Transformer: {cite}`vaswani2017attention`. Regions and a graph: {cite}`li2019vsrn`.
+# - The Transformer: {cite}`vaswani2017attention`. Regions and a graph: {cite}`li2019vsrn`. Choosing between two photographs: {cite}`hu2019bison`.
 # - [Pooling](10_pooling.ipynb): what else may stand after the block.
