@@ -56,9 +56,9 @@ course.drawings.system("encode")
 # An *encoder* is a network that turns a picture or a sentence into *elements*, parts with one vector each. Here the elements of a picture
 # are the cells of a grid. How much does such a vector already know?
 #
-# Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions. Nothing
-# tells the map where anything is. (It is a *ridge regression*: least squares with a penalty on large weights. The *vocabulary* numbers the
-# words of the training captions.)
+# Take the *mean* of all cells of each training picture, and fit one linear map from these means to the words of the captions: for each
+# word, the target is one if a caption of the picture says it, and zero otherwise. Nothing tells the map where anything is. (It is a *ridge
+# regression*: least squares with a penalty on large weights. The *vocabulary* numbers the words of the training captions.)
 
 
 # %%
@@ -81,8 +81,8 @@ means = torch.from_numpy(mean_elements(dataset.train)).double()  # (Ni, F)
 to_words = ridge(means, said)
 
 # %% [markdown]
-# The map can read a single cell just as well. So we ask each cell of a test picture how strongly it speaks for a word {cite}`zhou2016cam`.
-# Choose other words or another picture.
+# A cell's vector is as wide as the mean, so the map can read a single cell too. We ask each cell of a test picture how strongly it speaks
+# for a word {cite}`zhou2016cam`; in the figure, yellow is strongest. Choose other words or another picture.
 
 # %%
 row = 12  # of the test split
@@ -185,8 +185,9 @@ with torch.no_grad():
         print(f"{kind:8}", tuple(look(picture).shape))  # (1, N, F)
 
 # %% [markdown]
-# These are N elements of width F. Cells and patches cover everything, sky and sand too. Regions are few: the whole picture and one for
-# each thing. (Our boxes are exact; a detector gets some wrong.)
+# These are N elements of width F. Cells and patches cover everything, sky and sand too. Regions are few: the whole picture and one for each
+# thing. Their vectors are the widest, because they also say where the box lies and read a second, finer feature map. (Our boxes are exact;
+# a detector gets some wrong.)
 #
 # ## From features to elements
 #
@@ -205,9 +206,10 @@ class Cells(nn.Module):  # and patches
 
 
 # %% [markdown]
-# Regions get a second path of two layers {cite}`chen2021gpo`: a small network, whose result is added to that of the matrix. Pictures have different numbers of regions, so a batch is filled up
-# with *padding*, rows that stand for nothing, and a *mask* says which rows are real. The batch normalisation between the two layers must
-# use only the real rows.
+# Regions get a second path of two layers {cite}`chen2021gpo`: a small network, whose result is added to that of the matrix. Pictures have
+# different numbers of regions, so a batch is filled up with *padding*, rows that stand for nothing, and a *mask* says which rows are real.
+# Between the two layers stands a *batch normalisation*, which gives each feature mean zero and standard deviation one over the batch. It
+# must use only the real rows.
 
 
 # %%
@@ -318,8 +320,8 @@ if scenes_only and row == 12:
 # %% [markdown]
 # Cells and regions see far beyond their frames, but mostly what is near. A patch sees everything: in each layer it has looked at all other
 # patches. How far could a cell see? Its *receptive field* is the part of the picture that can reach it, and we can compute it. A
-# convolution of width 3 reaches 2 steps further, one to each side. One step is one cell of that layer's input, and after each stride a step covers more
-# pixels:
+# convolution of width 3 reaches 2 steps further, one to each side. In the first layer a step is one pixel; each stride of 2 makes the steps
+# of all later layers twice as long:
 
 # %%
 reach, step = 1, 1  # in pixels
@@ -344,8 +346,8 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 # ```{exercise} The farthest thing
 # :label: ex-02-far
 #
-# Given a patch, how often will it name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before you run the next
-# cells.
+# Given the vector of a patch, how often will the probe name the farthest thing? Write `"rarely"`, `"half the time"` or `"mostly"` before
+# you run the next cells.
 # ```
 
 # %%
@@ -479,9 +481,10 @@ for caption, real in zip(captions, mask.int().tolist(), strict=True):
 # ## One step of a GRU
 #
 # The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
-# makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide:
-# $r$ says how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$
-# matrices of *parameters* (numbers that training changes), these are the paper's equations (5) to (8), with (8) in the form that torch uses:
+# makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide: $r$ says
+# how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$ matrices of
+# *parameters* (numbers that training changes), $\odot$ the product entry by entry and $h_0 = 0$, these are the paper's equations (5) to
+# (8), with (8) in the form that torch uses:
 #
 # $$\begin{aligned}
 # r_i &= \sigma(W_r x_i + U_r h_{i-1}) & (5)\\
@@ -494,7 +497,8 @@ for caption, real in zip(captions, mask.int().tolist(), strict=True):
 # :label: ex-02-gru
 #
 # Return the new states, (C, D), for one word `x` of each caption, (C, Dw), and the old states `h`, (C, D). `W` holds the three matrices
-# $W_r$, $W_z$, $W$ stacked, (3D, Dw), and `U` the three others, (3D, D). Each has a bias, `w` and `u`, (3D,). Do it without `nn.GRUCell`.
+# $W_r$, $W_z$, $W$ stacked, (3D, Dw), and `U` the three others, (3D, D). Dw is the width of a word's vector. Torch adds a bias to each
+# product, which the equations leave out: `w` to those with `W`, `u` to those with `U`, (3D,) each. Do it without `nn.GRUCell`.
 # ```
 #
 # ```{hint}
