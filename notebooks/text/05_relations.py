@@ -104,23 +104,23 @@ apart = (cells.mean(1) - cells[:, mirror].mean(1)).abs().max()
 print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
-# So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell
-# should know that a girl stands to its right. The thesis calls words and cells *entities* and lets each of them look at all others. They do
-# so by *attention*, inside a *Transformer block* (also called a *Transformer layer*). We write attention first.
+# So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell should know that a girl
+# stands to its right. In the thesis each element looks at all others, by *attention*, inside a *Transformer block* (also called a
+# *Transformer layer*). We write attention first.
 #
 # ## Attention: each element asks all others
 #
 # In attention {cite}`vaswani2017attention`, each element $x_i$ makes three vectors: a *query* $q_i = W_q x_i$, which says what it looks
 # for; a *key* $k_i = W_k x_i$, by which it can be found; and a *value* $u_i = W_u x_i$, which is what it tells the others. (Papers write
 # $v$ for the value; here $v$ is a picture.) The better the query of element $i$ fits the key of element $j$, the larger is the share
-# $a_{ij}$ that $i$ takes of the value of $j$. The *softmax* over $j$ makes these shares positive, and they add up to one. This is equation
-# (1), with $D_h$ the width of a query:
+# $a_{ij}$ that $i$ takes of the value of $j$. The *softmax* over $j$, exponentials divided by their sum, makes these shares positive, and
+# they add up to one. This is equation (1), with $D_h$ the width of a query:
 #
 # $$a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right) , \qquad \mathrm{answer}_i = \sum_j a_{ij} u_j .$$
 #
-# For example, a word that stands for a relation, such as *left*, may look for things, and so take large shares of *tree* and *car*.
-# Several *heads* attend side by side, each with matrices and a slice of the width of its own, "in hope the heads will focus on different
-# relational aspects", as the thesis says.
+# For example, a word that stands for a relation, such as *left*, may look for things, and so take large shares of *tree* and *car*. Several
+# *heads* attend side by side, each with its own matrices and a part of the width (with A heads, Dh = D / A), "in hope the heads will focus
+# on different relational aspects", as the thesis says.
 #
 # ```{exercise} Attention
 # :label: ex-05-attention
@@ -165,8 +165,8 @@ def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
 drawings.block()
 
 # %% [markdown]
-# Here it is as the thesis writes it (section 2.1), for an element $x_i$, with $\bar x_i = \mathrm{norm}(x_i)$ in the place of $x_i$ in equation (1).
-# The answers of the heads are put side by side (concatenated), a matrix $W$ mixes them, and $z_i$ is the result of the first step:
+# Here it is as the thesis writes it (section 2.1), for an element $x_i$, whose query, key and value now come from $\mathrm{norm}(x_i)$. The
+# answers of the heads are put side by side (concatenated), a matrix $W$ mixes them, and $z_i$ is the result of the first step:
 #
 # $$z_i = x_i + W \Big[ \mathrm{answer}_i \Big]_{\mathrm{heads}}, \qquad \mathrm{out}_i = z_i + \mathrm{network}(\mathrm{norm}(z_i)) .$$
 #
@@ -185,7 +185,7 @@ def norm(x):  # (..., D): mean zero and standard deviation one
 #
 # Write both steps. `x` is (B, N, D), `mask` (B, N). Each matrix is written as in $W x$, for a column; our elements are rows, so you need
 # `x @ W.T`. `ask`, (3D, D), holds $W_q$, then $W_k$, then $W_u$, and within each its heads one after the other. `join` is (D, D), `widen`
-# (H, D), `narrow` (D, H). Use your `attention`.
+# (H, D), `narrow` (D, H), with H the network's inner width. Use your `attention`.
 # ```
 #
 # ```{hint}
@@ -292,9 +292,9 @@ for name, x in (("without", words), ("with", words + position)):
 #
 # ## Why padding goes in front
 #
-# If a caption always begins at the first place, only long captions ever train the last positions, and the model can read off a caption's
-# length. So the thesis puts a random amount of padding in front of short captions: "to prevent our model from overfitting by exploiting
-# caption length and to learn more robust positional encodings". All padding was at the end, so we only need to rotate each row:
+# If a caption always begins at the first place, only long captions train the last positions, and the model can read off a caption's length.
+# So the thesis puts a random amount of padding in front of short captions: "to prevent our model from overfitting by exploiting caption
+# length and to learn more robust positional encodings". All padding was at the end, so we only need to rotate each row:
 
 
 # %%
@@ -420,7 +420,8 @@ def pair_loss(S, margin):  # (B, 2, 2) -> one number
 # the towers learn.
 # ````
 #
-# A tower embeds its elements, adds positions if it has any, and applies the block and the mean.
+# A tower embeds its elements, adds positions if it has any, and applies the block and the mean. You may skim the cells after it: they
+# prepare the data, train and score.
 
 
 # %%
@@ -549,14 +550,13 @@ lesson.finding("positions in one: a guess", all(abs(one - 50) < 4 for one in gue
 # **What came out.** Both towers have a block in all three systems; they differ only in their positions. Only the system with positions in
 # both towers prefers the right picture, in about four of five cases. The other two guess.
 #
-# **What it means.** Without positions in the captions, a sentence and its twin have the same vector. Without positions in the pictures, a
-# picture and its mirror image have the same vector. In either case the four hinges of a pair add up to four margins at least, and nothing
-# that the towers learn can change that. The drawn pairs are not exact mirror images, and a cell sees a little of its neighbours, but
-# nothing taught the tower to use that.
+# **What it means.** Without positions in the captions, a sentence and its twin have the same vector; without positions in the pictures, a
+# picture and its mirror image do. Then the four hinges of a pair add up to at least four margins, whatever the towers learn. The drawn
+# pairs are not exact mirror images, and a cell sees a little of its neighbours, but nothing taught the tower to use that.
 #
 # **How sure we are.** The intervals come from resampling the pairs; each system was trained once. Without positions in the captions, 50 %
-# is certain in advance. That these short sentences can be learned does not mean that full
-# captions can; we test that next.
+# is certain in advance, since a tie counts half. That these short sentences can be learned does not mean that full captions can; we test
+# that next.
 #
 # ```{admonition} Optional: VSRN's graph, a block without a softmax
 # :class: note dropdown
@@ -579,11 +579,11 @@ print("before training, VSRN's graph gives back what it gets")
 # BERT {cite}`devlin2019bert` is a deeper Transformer that was trained on a lot of text: some words are hidden, and it guesses them from all
 # others. A word that is not in its list is split into *word pieces*, and `##` marks a piece that continues a word. We use
 # `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning of sentences
-# {cite}`reimers2019sbert`. In a table, *left* has one vector; here its vector depends on the sentence. The next cell compares *left* in four
-# sentences about a direction with *left* in the other sentences, with *left* that means *went away*, and with *right*, before the first
-# layer and after the last, always between different sentences. Context separates the two meanings: their cosine falls from 0.97 to
-# 0.66. It also brings the opposites *left* and *right* nearer, because they stand in the same contexts. So even BERT does not solve our
-# problem for us.
+# {cite}`reimers2019sbert`. In a table, *left* has one vector; here its vector depends on the sentence. The next cell compares *left* in
+# four sentences about a direction with *left* in the other sentences, with *left* that means *went away*, and with *right*, before the
+# first layer and after the last, always between different sentences. Context separates the two meanings a little: their cosine falls from
+# 0.97 to 0.66, that of equal meanings from 0.99 to 0.73. It also brings the opposites *left* and *right* nearer, because they stand in the
+# same contexts. So even BERT does not solve our problem for us.
 # ```
 
 # %% tags=["hide-input"]
@@ -668,15 +668,14 @@ lesson.finding("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 # **What it means.** If a caption can be found by its things alone, the loss has no reason to learn who stands where. So a high
 # rsum does not show that a system understands relations; only a test that isolates them does.
 #
-# **How sure we are.** There are five seeds of each. All of them see the same test pairs, so the scatter of the seeds does not tell how
-# much depends on which pairs were drawn. We therefore compare with the mean of words, which cannot know order: no system differs from it by a whole
+# **How sure we are.** There are five seeds of each. All see the same test pairs, so the scatter of the seeds does not tell how much depends
+# on which pairs were drawn. We therefore compare with the mean of words, which cannot know order: no system differs from it by a whole
 # point. The thesis's own picture encoder, 49 cells with learned positions, was not tried, and a small drawn world does not stand for
 # photographs.
 #
-# The thesis itself reports a gain in one direction and a loss in the other: "a small increase in image retrieval recall over VSE++ but lower caption
-# retrieval recall" (section 3.5). On a thousand pictures of COCO, its three recalls from
-# text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text to 230.3, where VSE++ has 237.7. Here both rise.
-# All its numbers are on [the evidence page](../evidence/relational.md).
+# The thesis itself reports "a small increase in image retrieval recall over VSE++ but lower caption retrieval recall" (section 3.5). On a
+# thousand pictures of COCO, its three recalls from text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text
+# to 230.3, where VSE++ has 237.7. Here both rise. All its numbers are on [the evidence page](../evidence/relational.md).
 #
 # ## Your own experiment
 #
