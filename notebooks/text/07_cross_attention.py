@@ -74,8 +74,8 @@ run = lesson.trained(recipe, dataset)
 model, tokenizer = run.model, run.tokenizer
 
 # %% [markdown]
-# Where does each word of a caption look? The colour of a box is the *weight* that the word gives it; the weights of a word add up to one.
-# Try another picture, or a sentence of your own.
+# Where does each word of a caption look? The colour of a box is the *weight* that the word gives it, and a frame marks the largest; the
+# background is the whole picture's. The weights of a word add up to one. Try another picture, or a sentence of your own.
 
 # %%
 maps = plots.word_maps(run, lesson.seen(dataset, "test", row), caption)
@@ -127,14 +127,15 @@ drawings.tables(affinity, places, drawings.boxes_of(lesson, dataset, 0, len(boxe
 # $$s_{ij} = v_i \cdot t_j, \qquad \bar s_{ij} = \frac{[s_{ij}]_+}{\sqrt{\sum_k [s_{ik}]_+^2}}, \qquad
 # a_{ij} = \frac{\exp(\lambda_1 \bar s_{ij})}{\sum_k \exp(\lambda_1 \bar s_{kj})} .$$
 #
-# The first is the cosine. The second clips it and divides each box's affinities by their length over all words: a box has only so much to
-# give, and the words compete for it. In the third, the softmax over the boxes gives the weights. The factor $\lambda_1$ (`smooth` in code) decides how sharp they are.
+# The first is the cosine. (In figure and code, words are the rows.) The second clips it and divides each box's affinities by their length
+# over all words $k$: a box has only so much to give, and the words compete for it. In the third, the softmax over the boxes $k$ gives the
+# weights. The factor $\lambda_1$ (`smooth` in code) decides how sharp they are.
 #
 # ```{exercise} Where each word looks
 # :label: ex-07-weights
 #
-# `queries` is (n, D), here the words; `context` is (m, D), here the boxes; neither has length one. Return the weights, (n, m). Clip
-# with a leaky ReLU of slope 0.1 (the note below says why).
+# `queries` is (n, D), here the words; `context` is (m, D), here the boxes; neither has length one. Return the weights, (n, m). Clip with a
+# leaky ReLU of slope 0.1, which keeps a tenth of what is below zero (a note below says why).
 # ```
 #
 # ```{hint}
@@ -295,8 +296,8 @@ print("vsecore.similarity.cross_attention gives the same scores, both ways")
 # ```{exercise} A query of one word
 # :label: ex-07-word
 #
-# A query has a single word. Its affinities with a picture's three boxes are 0.8, 0.3 and −0.5. What is the weight of the first box, to
-# two digits?
+# A query has a single word. Its affinities with a picture's three boxes are 0.8, 0.3 and −0.5. With $\lambda_1 = 9$, what is the weight of
+# the first box, to two digits?
 # ```
 
 # %%
@@ -322,12 +323,12 @@ print([f"{weight:.2f}" for weight in attention_weights(word, three)[0].tolist()]
 # ## BFAN: leave out what matters less
 #
 # A softmax gives every box some weight, and, as BFAN's abstract puts it, "irrelevant ones will more or less disturb it". So BFAN sets the
-# weights of irrelevant boxes to zero. Box $i$ stays if its lead over the others,
+# weights of irrelevant boxes to zero. With $a_i$ the weights of one word, box $i$ stays if its lead over the others,
 #
 # $$\sum_k (a_i - a_k)\, \sqrt{a_k} ,$$
 #
-# is positive. The root (`trust` in code) lets relevant boxes count more in the comparison; this is the paper's *prob*. Its *equal* leaves
-# the root out. The weights that stay are divided by their sum.
+# is positive. The root (`trust` in code) lets relevant boxes count more in the comparison; this is the paper's *prob*. Its *equal* has 1 in
+# place of the root. The weights that stay are divided by their sum.
 #
 # ```{exercise} Leave out what matters less
 # :label: ex-07-focus
@@ -409,7 +410,7 @@ torch.testing.assert_close(looped, at_once)
 #
 # $$t_j \cdot \hat v_j = \sum_i a_{ij}\, s_{ij}, \qquad \lVert \hat v_j \rVert^2 = \sum_i \sum_k a_{ij}\, a_{kj}\, (v_i \cdot v_k) .$$
 #
-# The products $v_i \cdot v_k$ form the picture's *Gram matrix* $G$. It is small, and it is the same for all captions.
+# The products $v_i \cdot v_k$ form the picture's *Gram matrix* $G$. It is small and the same for all captions.
 #
 # ```{exercise} Relevance without reading
 # :label: ex-07-fast
@@ -585,8 +586,7 @@ lesson.finding("the wrong axis costs less", worst < broken["divided over the box
 
 # %% [markdown]
 # With nearly equal weights, every word reads nearly the same, namely the mean of the boxes. That costs more than a hundred points. A model
-# that is trained with such weights adapts to them and wins back much of the loss, but not all of it. The last row has the wrong axis, and
-# it costs tens of points, although every shape is right and there is no error message.
+# that is trained with such weights wins back much of the loss, but not all of it. The last row, with the wrong axis, costs tens of points.
 #
 # ## Is it worth it?
 #
@@ -655,11 +655,10 @@ for key, band in reach.items():
     lesson.finding("none is four points above the mean of words", max(shares) < none + 4)
 
 # %% [markdown]
-# No: none does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
-# see the same 500 pairs of pictures, and other pairs would move all of them together: the grey band shows where a system that
-# guesses ends up in 95 of 100 draws of pairs, if the captions
-# of a pair stand or fall together. No system leaves the band. So an interval over seeds that excludes 50 % (*SCAN i2t*, other
-# relations) is no proof that the system knows the relation.
+# None does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
+# see the same 500 pairs of pictures, and other pairs would move all of them together: the grey band shows where a system that guesses ends
+# up in 95 of 100 draws of pairs, if all captions of a pair are right or wrong together. No system leaves the band. So an interval over
+# seeds that excludes 50 % (*SCAN i2t*, other relations) is no proof that the system knows the relation.
 #
 # Here is the scoreboard of the course so far; the new rows are bold.
 
@@ -675,7 +674,7 @@ course.scoreboard("07")
 # :label: ex-07-explore
 #
 # Choose one setting of how the trained model is scored, `smooth`, `lse` or `negative_slope`, and some values of it. Write down as
-# `your_expectation` where the curve will be highest, before you run the cell; afterwards, write down as `your_finding` what came out.
+# `your_expectation` where the curve will be highest, before you run the cell, and afterwards as `your_finding` what came out.
 # ```
 
 # %%
