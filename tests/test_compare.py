@@ -11,7 +11,7 @@ from vsecore.cli import app, experiments
 from vsecore.data.splits import Dataset
 from vsecore.evaluation import evaluate
 from vsecore.experiments import show
-from vsecore.experiments.compare import Retrieved, Systems, resampled
+from vsecore.experiments.compare import Retrieved, Systems, difference_interval
 from vsecore.training import score_split
 
 SPLIT = small_split("test", 12)
@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
     assert [one.metrics["rsum"] for several in found.runs.values() for one in several] == sums
     difference = np.mean([sums[2] - sums[0], sums[3] - sums[1]])
     assert f"| 2ad_grid_gru − vsepp_grid_gru | 2 | {difference:+.1f} |" in found.differences()
-    low, high = resampled(found.paired("2ad_grid_gru", "vsepp_grid_gru"), SPLIT.owner)
+    low, high = difference_interval(found.paired("2ad_grid_gru", "vsepp_grid_gru"), SPLIT.owner)
     assert low <= difference <= high
     with pytest.raises(ValueError, match="two recipes"):
         Systems.read(list(folders)[:2], lambda recipe: DATA)
@@ -65,7 +65,9 @@ def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
 
     drawn = [dice.integers(0, 40, 40) for _ in range(400)]
     differences = [rsum(pairs[0][0], pictures) - rsum(pairs[0][1], pictures) for pictures in drawn]
-    assert resampled(pairs, owner) == pytest.approx(np.quantile(differences, (0.025, 0.975)), rel=0.15)
+    assert difference_interval(pairs, owner) == pytest.approx(
+        np.quantile(differences, (0.025, 0.975)), rel=0.15
+    )
 
 
 def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ_most(

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vsecore.cli.options import RecordOption, VectorsOption, open_dataset, open_for, open_run, writable_file
+from vsecore.cli.options import (
+    RecordOption,
+    VectorsOption,
+    open_dataset,
+    open_for,
+    open_run,
+    writable,
+    writable_file,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,6 +99,22 @@ Weights = Annotated[
 Written = Annotated[
     Path | None, typer.Option("--json", callback=writable_file, help="Write all numbers into this file.")
 ]
+PerQuery = Annotated[
+    Path | None,
+    typer.Option(
+        "--per-query",
+        callback=writable_file,
+        help="Write the rank and the first ten results of every query into this file, a JSON object a line.",
+    ),
+]
+Embeddings = Annotated[
+    Path | None,
+    typer.Option(
+        "--embeddings",
+        callback=writable,
+        help="Write the embedded split into this folder, as .npy files, and what each row is (ids.json).",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -119,13 +143,17 @@ def evaluate(
     weights: Weights = None,
     vectors: VectorsOption = None,
     written: Written = None,
+    per_query: PerQuery = None,
+    embeddings: Embeddings = None,
     record: RecordOption = None,
 ) -> None:
-    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities."""
-    from vsecore import records
-    from vsecore.data.files import write_atomically
+    """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities.
+
+    Behind the recalls stand their 95 % intervals, from drawing the pictures again with replacement.
+    """
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
+    from vsecore.experiments import queries
 
     sources, asked = data or ["scenes"], set(also or ())
     for wrong, sentence in (
@@ -138,63 +166,128 @@ def evaluate(
             f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each",
         ),
         (Also.SETS in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
+        (embeddings and len(runs) > 1, f"--embeddings is given for {len(runs)} runs: give one"),
+        (embeddings and CCA in runs, "--embeddings is given for cca, whose vectors are not kept"),
     ):
         if wrong:  # before hours of scoring
             raise ValueError(sentence)
     systems = []
     for number, run in enumerate(runs):
         source = sources[number % len(sources)]
-        systems.append(_score(run, source, split, data is not None, vectors, Also.SETS in asked))
+        wanted = _Wanted(run, source, split, data is not None, vectors, Also.SETS in asked, embeddings)
+        systems.append(_score(wanted))
         part, pool = systems[number].part, systems[0].part
         if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
             raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
     together = ensemble(*(system.scores for system in systems), weights=weights or ())
-    of_pool = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
-    typer.echo(of_pool)
     metrics = _coco(together, pool, captions) if coco else measure(together, pool.owner, folds)
     metrics |= systems[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
     metrics |= _graded_by(relevance, together) if relevance else {}
-    for name, value in metrics.items():
-        typer.echo(f"{name:<22} {value:8.2f}")
-    members = [system.member for system in systems]
+    ends = {} if coco or folds else queries.intervals(together, pool.owner)
+    found = Found(systems, split, metrics, ends, weights or [], folds)
+    typer.echo(found.said())
     if written is not None:
-        with write_atomically(written, "w") as file:
-            json.dump({"pool": of_pool, "runs": members, "metrics": metrics}, file, indent=2)
+        found.write(written)
+    if per_query is not None:
+        queries.write_queries(per_query, together, pool)
     if record is not None:
-        if weights:
-            members = [one | {"weight": weight} for one, weight in zip(members, weights, strict=True)]
-        in_folds = f", mean of {folds} folds" if folds else ""
-        note = f"mean similarity of {len(runs)} systems on {of_pool}{in_folds}"
-        entry = records.record_ensemble(members, split, metrics, sum(x.seconds for x in systems), note)
-        typer.echo(f"record: {records.write(entry, record)}")
+        typer.echo(f"record: {found.record(record)}")
 
 
-def _score(run: Path, source: str, split: SplitName, named: bool, vectors: Path | None, sets: bool) -> Scored:
+@dataclass(frozen=True)
+class Found:
+    """What an evaluation found."""
+
+    systems: list[Scored]
+    split: SplitName
+    metrics: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    weights: list[float]
+    folds: int | None
+
+    @property
+    def pool(self) -> str:
+        """What was searched."""
+        pool = self.systems[0].part
+        counts = f"{len(pool)} {self.split} pictures, {len(pool.captions)} captions"
+        return f"{counts}, split {pool.names_digest()}"
+
+    def said(self) -> str:
+        """Return it as lines."""
+        lines = [self.pool]
+        for name, value in self.metrics.items():
+            ends = "  ({:.2f} to {:.2f})".format(*self.intervals[name]) if name in self.intervals else ""
+            lines.append(f"{name:<22} {value:8.2f}{ends}")
+        return "\n".join(lines)
+
+    def write(self, path: Path) -> None:
+        """Write all numbers as JSON."""
+        from vsecore.data.files import write_atomically
+
+        members = [system.member for system in self.systems]
+        content = {"pool": self.pool, "runs": members, "metrics": self.metrics, "intervals": self.intervals}
+        with write_atomically(path, "w") as file:
+            json.dump(content, file, indent=2)
+
+    def record(self, folder: Path) -> Path:
+        """Write a record, and return its file."""
+        from vsecore import records
+
+        members = [system.member for system in self.systems]
+        if self.weights:
+            members = [one | {"weight": weight} for one, weight in zip(members, self.weights, strict=True)]
+        in_folds = f", mean of {self.folds} folds" if self.folds else ""
+        note = f"mean similarity of {len(members)} systems on {self.pool}{in_folds}"
+        seconds = sum(system.seconds for system in self.systems)
+        return records.write(
+            records.record_ensemble(members, self.split, self.metrics, seconds, note), folder
+        )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A system, and what is wanted of it."""
+
+    run: Path
+    source: str
+    split: SplitName
+    named: bool
+    """Whether the source was named, or is taken for granted."""
+    vectors: Path | None
+    sets: bool
+    embeddings: Path | None
+
+
+def _score(wanted: _Wanted) -> Scored:
     """Score a split of some data by a run, by towers that need no training, or by CCA."""
     from vsecore.baselines import cca_scores
+    from vsecore.experiments.queries import write_embeddings
     from vsecore.recipes import RECIPES, get
     from vsecore.recipes.pretrained import is_folder
-    from vsecore.training import score_split
+    from vsecore.scoring import encode, score_embedded
     from vsecore.training.distributed import best_device
 
-    began, name = time.perf_counter(), str(run)
-    if run == CCA:
-        dataset = open_dataset(source, "grid", test=split)
+    began, name, split = time.perf_counter(), str(wanted.run), wanted.split
+    if wanted.run == CCA:
+        dataset = open_dataset(wanted.source, "grid", test=split)
         part, facts = _part(dataset, split), {"name": dataset.name, "fingerprint": dataset.fingerprint()}
-        scores = cca_scores(dataset.train, part, vectors)
-        data = facts | {"vectors": str(vectors or "none")}
+        scores = cca_scores(dataset.train, part, wanted.vectors)
+        data = facts | {"vectors": str(wanted.vectors or "none")}
         member = {"name": name, "config_hash": "", "seed": 0, "data": data}
         return Scored(scores, part, member, time.perf_counter() - began)
-    towers = is_folder(name) or (name in RECIPES and not run.exists())
+    towers = is_folder(name) or (name in RECIPES and not wanted.run.exists())
     if towers and get(name).is_trained:
-        model, tokenizer, dataset, member = _as_it_is(get(name), source, split)
+        model, tokenizer, dataset, member = _as_it_is(get(name), wanted.source, split)
         seconds = None
     else:
-        model, tokenizer, dataset, member, seconds = _trained(run, source, split, named)
+        model, tokenizer, dataset, member, seconds = _trained(wanted.run, wanted.source, split, wanted.named)
     part = _part(dataset, split)
-    scores = score_split(model.to(best_device()), part, tokenizer)
+    v, t = encode(model.to(best_device()), part, tokenizer)
+    scores = score_embedded(model, v, t)
+    if wanted.embeddings is not None:
+        write_embeddings(wanted.embeddings, v, t, part)
     seconds = time.perf_counter() - began if seconds is None else seconds
-    return Scored(scores, part, member, seconds, _of_sets(model, part, tokenizer) if sets else {})
+    return Scored(scores, part, member, seconds, _of_sets(model, part, tokenizer) if wanted.sets else {})
 
 
 def _part(dataset: Dataset, split: SplitName) -> Split:

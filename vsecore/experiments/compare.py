@@ -13,6 +13,7 @@ import numpy as np
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
 from vsecore.experiments.comparison import HEADS, markdown_table, row
+from vsecore.experiments.queries import ENDS, resampled
 from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
 from vsecore.training import load_run, score_split
@@ -21,8 +22,6 @@ from vsecore.training.identity import check_features
 
 FOUND = 5
 """How many of the first results of each query are kept."""
-DRAWS = 1000
-"""How many times the pictures are drawn again, with replacement, for an interval."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class Systems:
             pairs, cells = self.paired(other, first), ["–", "–", "–"]
             if pairs:
                 by_seed = [run.metrics["rsum"] - base.metrics["rsum"] for run, base in pairs]
-                ends = (interval(by_seed), resampled(pairs, self.split.owner))
+                ends = (interval(by_seed), difference_interval(pairs, self.split.owner))
                 said = ["–" if np.isnan(low) else f"{low:+.1f} to {high:+.1f}" for low, high in ends]
                 cells = [f"{statistics.mean(by_seed):+.1f}", *said]
             rows.append([f"{other} − {first}", str(len(pairs)), *cells])
@@ -151,7 +150,9 @@ class Systems:
         return [(run, others[run.seed]) for run in self.runs[name] if run.seed in others]
 
 
-def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -> tuple[float, float]:
+def difference_interval(
+    pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray
+) -> tuple[float, float]:
     """Return the 95 % interval of the mean difference in rsum, from drawing the pictures with replacement.
 
     Args:
@@ -162,12 +163,8 @@ def resampled(pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray) -
         np.mean([_hits(getattr(run, way)) - _hits(getattr(base, way)) for run, base in pairs], axis=0)
         for way in ("i2t", "t2i")
     )  # (Ni,) and (Nc,)
-    captions = np.bincount(owner, minlength=len(i2t))
-    by_picture = np.bincount(owner, t2i, minlength=len(i2t))
-    dice = np.random.default_rng(0)
-    drawn = dice.multinomial(len(i2t), np.full(len(i2t), 1 / len(i2t)), size=DRAWS)  # (DRAWS, Ni), how often
-    sums = 100 * (drawn @ i2t / len(i2t) + drawn @ by_picture / (drawn @ captions))
-    low, high = np.quantile(sums, (0.025, 0.975))
+    sums = 100 * resampled(i2t[:, None], t2i[:, None], owner).sum(1)
+    low, high = np.quantile(sums, ENDS)
     return float(low), float(high)
 
 

@@ -1,0 +1,117 @@
+"""Results query by query: how sure their means are, and files of them for other tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from vsecore.data.files import write_atomically
+from vsecore.data.splits import Split
+from vsecore.embedding import Embedding
+from vsecore.evaluation import ranks
+
+DRAWS = 1000
+"""How many times the pictures are drawn again, with replacement, for an interval."""
+ENDS = (0.025, 0.975)
+"""The quantiles between which an interval lies: 95 %."""
+CUTS = (1, 5, 10)
+FOUND = 10
+"""How many of the first results of each query are written."""
+
+
+def resampled(of_pictures: np.ndarray, of_captions: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Return means over pictures that are drawn again with replacement, each with its captions.
+
+    Captions of one picture are no independent queries, and so are drawn together.
+
+    Args:
+        of_pictures: values of each picture as a query, (n, k).
+        of_captions: values of each caption as a query, (Nc, m).
+        owner: the picture each caption belongs to, (Nc,).
+
+    Returns:
+        (DRAWS, k + m).
+    """
+    count = len(of_pictures)
+    captions = np.bincount(owner, minlength=count)
+    sums = np.stack(
+        [np.bincount(owner, column, minlength=count) for column in of_captions.T], axis=1
+    )  # (n, m)
+    dice, means = np.random.default_rng(0), []
+    for _ in range(0, DRAWS, 100):  # COCO's training split is large
+        drawn = dice.multinomial(count, np.full(count, 1 / count), size=100)  # (100, n), how often
+        means.append(np.hstack([drawn @ of_pictures / count, drawn @ sums / (drawn @ captions)[:, None]]))
+    return np.concatenate(means)
+
+
+def intervals(scores: Tensor, owner: Any) -> dict[str, tuple[float, float]]:
+    """Return the 95 % intervals of the six recalls and of their sum, by `resampled`, in percent.
+
+    Args:
+        scores: similarities, (n, Nc).
+        owner: the picture each caption belongs to, (Nc,).
+    """
+    hits = [100.0 * (rank.numpy()[:, None] < np.array(CUTS)) for rank in ranks(scores, owner)]
+    drawn = resampled(*hits, np.asarray(owner))  # (DRAWS, 6)
+    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTS]
+    columns = {**dict(zip(names, drawn.T, strict=True)), "rsum": drawn.sum(1)}
+    ends = {name: np.quantile(column, ENDS) for name, column in columns.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
+
+
+def per_query(scores: Tensor, split: Split) -> Iterator[dict[str, Any]]:
+    """Yield each picture, then each caption, with the rank of its best own item and what is found first.
+
+    Ranks count from 1. Of items with the same score, wrong ones stand first, as in the ranks.
+    """
+    i2t, t2i = ranks(scores, split.owner)
+    for row, rank in enumerate(i2t.tolist()):
+        found = _first(scores[row], np.asarray(split.owner) == row, split.captions, "caption")
+        yield {"picture": split.picture_ids[row], "rank": rank + 1, "found": found}
+    for column, rank in enumerate(t2i.tolist()):
+        right = np.arange(len(split)) == split.owner[column]
+        found = _first(scores[:, column], right, split.picture_ids, "picture")
+        own = split.picture_ids[split.owner[column]]
+        yield {"caption": split.captions[column], "of": own, "rank": rank + 1, "found": found}
+
+
+def _first(scores: Tensor, right: np.ndarray, names: Any, kind: str) -> list[dict[str, Any]]:
+    values, items = (x.numpy() for x in scores.topk(min(FOUND, len(scores))))
+    order = np.lexsort((right[items], -values))
+    return [
+        {kind: names[items[place]], "score": float(values[place]), "right": bool(right[items[place]])}
+        for place in order
+    ]
+
+
+def write_queries(path: Path, scores: Tensor, split: Split) -> None:
+    """Write `per_query` into a file, one JSON object a line."""
+    with write_atomically(path, "w") as file:
+        file.writelines(f"{json.dumps(query, ensure_ascii=False)}\n" for query in per_query(scores, split))
+
+
+def write_embeddings(folder: Path, v: Embedding, t: Embedding, split: Split) -> None:
+    """Write an embedded split as arrays, and `ids.json`, which names the rows.
+
+    `pictures_vectors.npy` and `captions_vectors.npy`, (n, D) and (Nc, D) or sets (n, K, D); or what the model
+    compares in their place, such as `pictures_elements.npy` with `pictures_mask.npy`. `owner` is the row of
+    each caption's picture.
+    """
+    for side, embedding in (("pictures", v), ("captions", t)):
+        arrays = {"vectors": embedding.vectors, "elements": embedding.elements, "mask": embedding.mask}
+        for name, tensor in (arrays | embedding.extra).items():
+            if tensor is not None:
+                with write_atomically(folder / f"{side}_{name}.npy") as file:
+                    np.save(file, tensor.numpy(), allow_pickle=False)
+    names = {
+        "pictures": split.picture_ids,
+        "captions": split.captions,
+        "owner": np.asarray(split.owner).tolist(),
+    }
+    with write_atomically(folder / "ids.json", "w") as file:
+        json.dump(names, file, ensure_ascii=False)
