@@ -6,8 +6,11 @@ import re
 
 import pytest
 
+from course import queries
 from course.standings import BASELINE, ROWS, found, scoreboard
-from vsecore.experiments import FAIR_SCALE, get_experiment
+from vsecore import records, scenes
+from vsecore.data.files import read_json
+from vsecore.experiments import FAIR_SCALE, RESULTS, get_experiment
 from vsecore.recipes import get
 
 
@@ -38,3 +41,19 @@ def test_parameters_are_those_of_the_recipe() -> None:
     )
     assert two - one == 64 * (len(more) - len(tokens))
     assert (int(counted.replace(",", "")) - one) % 64 == 0
+
+
+@pytest.mark.parametrize("name", queries.SYSTEMS)
+def test_first_pictures_are_those_of_a_recorded_training(name: str) -> None:
+    stored = read_json(queries.stored(name))
+    (record,) = (
+        one
+        for one in records.find(
+            RESULTS, name=stored["name"], config_hash=stored["config_hash"], data="scenes"
+        )
+        if one.seed == stored["seed"]
+    )
+    assert stored["fingerprint"] == record.data["fingerprint"] == scenes.load(features="region").fingerprint()
+    own = [picture == caption // 5 for caption, picture in enumerate(queries.first_pictures()[name].tolist())]
+    assert len(own) == 5000
+    assert 100 * sum(own) / len(own) == pytest.approx(record.metrics["t2i_r1"], abs=1)  # another processor

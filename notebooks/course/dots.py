@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,19 @@ def gap(ours: Studied, theirs: Studied, measure: str = "rsum") -> tuple[float, f
     """The mean of these differences, and its 95 % interval."""
     apart = gaps(ours, theirs, measure)
     return statistics.mean(apart), *interval(apart)
+
+
+def change(ours: Studied, theirs: Studied) -> tuple[float, float, float, int]:
+    """The gap in rsum and from how many seeds it is known; of two seeds or one the interval is NaN."""
+    count = len(ours.seeds & theirs.seeds)
+    middle, *ends = gap(ours, theirs)
+    low, high = ends if count > 2 else (math.nan, math.nan)
+    return middle, low, high, count
+
+
+def mean(arm: Studied, measure: str) -> float:
+    """A measure of an arm, the mean over its seeds."""
+    return statistics.mean(arm.results[measure].values())
 
 
 def by_epoch(arm: Studied, measure: str) -> np.ndarray:

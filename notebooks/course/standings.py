@@ -35,6 +35,13 @@ ROWS: dict[str, dict[str, tuple[str, str]]] = {
         "LTD, second loss": ("latent_targets", "BL + LTD, dual"),
         "LTD, constraint": ("latent_targets", "BL + LTD, constraint"),
     },
+    "17": {
+        "TERN": ("cross_attention", "TERN"),
+        "2AD + latent target": ("combined", "2AD + latent target"),
+        "2AD + offline negatives": ("combined", "2AD + offline negatives"),
+        "2AD + relations": ("combined", "2AD + relations"),
+        "2AD + all three": ("combined", "2AD + all three"),
+    },
 }
 """What each notebook adds, by the name of the row: an experiment and one of its arms. Only arms that were
 trained on regions of the plain world, at the fair scale, belong here; the others have other pictures."""

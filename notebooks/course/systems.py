@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 
@@ -28,7 +29,32 @@ SYSTEMS: dict[str, tuple[str, str]] = {
     "LTD": ("latent_targets", "BL + LTD, constraint"),
 }
 """Each system as one arm of an experiment, in the order of their years."""
+_YEARS = (2018, 2018, 2019, 2019, 2019, 2019, 2020, 2020, 2021, 2021, 2022, 2023, 2023)
+YEARS = dict(zip(SYSTEMS, _YEARS, strict=True))
 STAGES = ("encode", "pool", "compare", "learn")
+READABLE = {
+    "0-layer transformer": "words, each by itself",
+    "forward gru": "GRU",
+    "gru last": "GRU over elements",
+    "region graph": "graph of regions",
+    "region": "regions",
+    "gru": "bidirectional GRU",
+    "transformer": "Transformer",
+    "projected": "mean, network",
+    "last": "last state",
+    "first": "first element",
+    "none": "keeps all",
+    "adpool": "AdPool",
+    "adopt": "AdOpt",
+    "gpo": "GPO",
+    "pie net": "PIE-Net",
+    "gaussian": "Gaussian",
+    "mil": "MIL",
+    "mmd": "MMD",
+    "info nce": "InfoNCE",
+}
+"""What the picture calls parts whose names in recipes are short."""
+_PARTS = re.compile("|".join(rf"\b{name}\b" for name in READABLE))
 
 
 def recipe_of(system: str) -> Recipe:
@@ -71,13 +97,19 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
     Args:
         recipes: by the name of the system, at least one.
     """
-    rows = {name: choices(recipe) for name, recipe in recipes.items()}
+    rows = {
+        name: {
+            stage: _PARTS.sub(lambda part: READABLE[part[0]], told) for stage, told in choices(recipe).items()
+        }
+        for name, recipe in recipes.items()
+    }
     first = next(iter(rows.values()))
-    widths = (0.85, 3.1, 1.15, 1.5, 2.7)
+    widths = (0.85, 3.1, 1.35, 1.4, 2.6)
     starts = [sum(widths[:place]) for place in range(len(widths))]
     figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.48 * len(rows)))
     for place, (name, row) in enumerate(rows.items()):
-        axes.text(starts[0], place, name, va="center", weight="bold", fontsize=9)
+        year = f"\n{YEARS[name]}" if name in YEARS else ""
+        axes.text(starts[0], place, name + year, va="center", weight="bold", fontsize=8.5)
         for stage, start, width in zip(STAGES, starts[1:], widths[1:], strict=True):
             new = row[stage] != first[stage]
             colour = COLOURS[STAGES.index(stage)] if new else "0.8"

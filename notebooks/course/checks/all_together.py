@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from course.checks.comparing import equals, holds, like, passed, same
-from course.checks.kinds import code, compute, explore, predict
+import torch
+from torch import Tensor
+
+from course.checks.comparing import equals, holds, like, passed, same, shape
+from course.checks.kinds import break_it, code, compute, explore, predict
 
 
 def parts_of(combine: Callable[..., Any]) -> Any:
@@ -58,23 +61,112 @@ COMBINE = {
     "Right. A system is a row of choices, and so is this one.": passed,
 }
 
-COST = {
-    "Two numbers are wanted: trainings, and minutes.": holds(lambda answer: len(answer) == 2, wrong=[6]),
-    "How many seeds does each system lack? The seeds of one must be those of the other.": holds(
-        lambda answer: float(answer[0]) == 6, wrong=[(5, 48)]
+
+def queries(pictures: int = 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """The first picture and the owner of each caption, in any order, and which caption is true of which."""
+    generator = torch.Generator().manual_seed(seed)
+    owner = torch.arange(pictures).repeat(2)[torch.randperm(2 * pictures, generator=generator)]
+    other = torch.randint(pictures, owner.shape, generator=generator)
+    first = torch.where(torch.rand(owner.shape, generator=generator) < 0.4, owner, other)
+    truth = torch.rand(2 * pictures, pictures, generator=generator) < 0.4
+    return first, owner, truth | torch.nn.functional.one_hot(owner, pictures).bool()
+
+
+def found_first(first: Tensor, owner: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+    true = truth.gather(1, first[:, None])
+    return 100 * (first == owner).float().mean(), 100 * true.float().mean()
+
+
+def shares(*given: Tensor) -> tuple[Tensor, Tensor]:
+    own, true = found_first(*given)
+    return own / 100, true / 100
+
+
+def foreign(*given: Tensor) -> tuple[Tensor, Tensor]:
+    """Count only true pictures that are not the caption's own."""
+    own, true = found_first(*given)
+    return own, true - own
+
+
+FIRST = {
+    "Return two numbers: the share of own pictures, and the share of true ones.": same(
+        by=len, wrong=[lambda first, owner, truth: first == owner]
     ),
-    "The trainings are right. Each system's own take as long as its others did.": equals(
-        (6, 48), 0.5, wrong=[(6, 42)]
+    "The first number is R@1 from text to picture in percent: for how many captions is their own picture "
+    "first?": same({}, {"seed": 1}, {"pictures": 9}, by=0),
+    "R@1 is right. For the second number, look up in `truth` whether each caption is true of its first "
+    "picture.": same(
+        {}, {"seed": 1}, {"pictures": 9}, by=1, wrong=[lambda *given: (found_first(*given)[0],) * 2]
     ),
-    "That is for B alone. A has three of five seeds.": like((4, 40)),
-    "Five seeds of each are ten trainings, but four are recorded already.": like(
-        (10, 70), when=lambda answer: float(answer[0]) == 10
+    "Both are right as shares; give them in percent.": like(shares),
+    "The own picture is true as well, so the second number includes it.": like(foreign),
+    "Right. The two numbers can be far apart.": passed,
+}
+
+
+def failures(kinds: int = 3, captions: int = 40, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Which first pictures are true, which would be without each kind of claim, and who claims it."""
+    generator = torch.Generator().manual_seed(seed)
+    said = torch.rand(kinds, captions, generator=generator) < 0.5
+    true = torch.rand(captions, generator=generator) < 0.4
+    repaired = true | (said & (torch.rand(kinds, captions, generator=generator) < 0.5))
+    return true, repaired, said
+
+
+def broken_alone(true: Tensor, repaired: Tensor, said: Tensor) -> Tensor:
+    return 100 * (~true & repaired & said).sum(1) / said.sum(1)
+
+
+BROKEN = {
+    "Return one number for each kind of claim.": shape(wrong=[lambda true, *rest: true]),
+    "Count a caption if its first picture is false and would be true without the claim, and divide by the "
+    "captions that make such a claim.": same({}, {"seed": 1}, {"kinds": 5, "captions": 60}),
+    "That is right as a share; give it in percent.": like(lambda *given: broken_alone(*given) / 100),
+    "You divide by all captions; only those that make the claim can break it.": like(
+        lambda true, repaired, said: 100 * (~true & repaired & said).float().mean(1)
+    ),
+    "A caption whose first picture is true breaks nothing, although the picture stays true without the "
+    "claim.": like(lambda true, repaired, said: 100 * (repaired & said).sum(1) / said.sum(1)),
+    "You divide by the failures. Divide by all captions that make the claim, so that systems with fewer "
+    "failures can be compared with others.": like(
+        lambda true, repaired, said: 100 * (~true & repaired & said).sum(1) / (~true & said).sum(1)
+    ),
+    "Right. Each kind of claim has its own number.": passed,
+}
+
+BREAK = {
+    "Write one of the rates of the figure, as a number.": holds(
+        lambda rate: any(abs(float(rate) / one - 1) < 0.01 for one in (0.001, 0.002, 0.004, 0.008)),
+        wrong=[0.1],
+    ),
+    "At this rate VSRN is above VSE++. Look for the one at which its line is below.": equals(
+        0.001, 1e-5, wrong=[0.004]
+    ),
+    "That is close, but VSRN is still a little above VSE++ there. One step to the left it is not.": like(
+        0.002, tolerance=1e-5
+    ),
+    "Right. With that rate for everybody, VSRN would look worse than the system it improves on.": passed,
+}
+
+BEYOND = {
+    "Give a number of points above 0: how far do both together fall short?": holds(
+        lambda answer: float(answer) > 0, wrong=[-15.7]
+    ),
+    "Add up what each idea brings alone, and subtract what both bring together; each is measured from "
+    "426.0.": equals(15.7, 0.15),
+    "That is what both bring. How much more would their single gains be?": like(83.0, tolerance=0.15),
+    "That is the sum of the single gains. Subtract what both bring together.": like(98.7, tolerance=0.15),
+    "That is what AdPool brings beside AdOpt. Subtract it from what AdPool brings alone.": like(
+        64.7, tolerance=0.15
     ),
 }
 
 EXERCISES = {
+    "17.break": break_it("One rate for all", 4, BREAK, difficulty="easy"),
+    "17.predict": predict("Do gains add up?", 3, "more", "as much", "less"),
+    "17.beyond": compute("How far from adding up?", 5, BEYOND, difficulty="easy"),
     "17.combine": code("Three ideas in one recipe", 8, COMBINE, combine, caller=parts_of),
-    "17.predict": predict("Do gains add up?", 2, "more", "as much", "less"),
-    "17.cost": compute("What opens a gate", 5, COST, difficulty="easy"),
-    "17.explore": explore("Your own combination", 15),
+    "17.first": code("What R@1 does not count", 10, FIRST, found_first, queries),
+    "17.broken": code("Which claim is broken?", 10, BROKEN, broken_alone, failures),
+    "17.explore": explore("Leave one idea out", 15),
 }

@@ -1,0 +1,62 @@
+"""Which picture some systems of the scoreboard put first for each caption of the test split.
+
+Such trainings take half an hour, so that what came of them is stored. ``python -m course.queries`` repeats
+them: each system has the settings of its record, and seed 0.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from course import standings
+from vsecore import records, scenes
+from vsecore.data.files import read_json, write_atomically
+from vsecore.experiments import RESULTS
+from vsecore.paths import results
+from vsecore.recipes import Recipe
+from vsecore.training import encode, fit
+
+FOLDER = results() / "queries"
+SYSTEMS = {
+    "VSE++": "VSE++",
+    "2AD": "2AD: AdPool and AdOpt",
+    "VSRN": "VSRN",
+    "SCAN": "SCAN, image to text",
+}
+"""Rows of the scoreboard, by the name that a figure has room for."""
+
+
+def first_pictures() -> dict[str, Tensor]:
+    """Return for each of `SYSTEMS` the row of every caption's first picture, (Nc,)."""
+    return {name: torch.tensor(read_json(stored(name))["first_pictures"]) for name in SYSTEMS}
+
+
+def stored(name: str) -> Path:
+    """Where the first pictures of one of `SYSTEMS` lie."""
+    return FOLDER / f"{name}-seed0.json"
+
+
+def repeat(name: str) -> None:
+    """Train one of `SYSTEMS` as its record says, and store its first pictures."""
+    recipe, digest = standings.found("17")[SYSTEMS[name]].title
+    found = records.find(RESULTS, name=recipe, config_hash=digest, data="scenes")
+    record = next(one for one in found if one.seed == 0)
+    dataset = scenes.load(features="region")
+    run = fit(Recipe.from_dict(record.config), dataset, seed=0)
+    v, t = encode(run.model, dataset.test, run.tokenizer)
+    first: list[int] = run.model.scores(v, t).argmax(0).tolist()
+    of = {"name": record.name, "config_hash": record.config_hash, "seed": 0}
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with write_atomically(stored(name), "w") as file:
+        json.dump(of | {"fingerprint": dataset.fingerprint(), "first_pictures": first}, file)
+        file.write("\n")
+
+
+if __name__ == "__main__":
+    for system in sys.argv[1:] or SYSTEMS:
+        repeat(system)
