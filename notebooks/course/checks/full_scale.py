@@ -373,13 +373,13 @@ EXERCISES = {
     "18.bytes": compute("What the features take", 5, BYTES, difficulty="easy"),
     "18.steps": compute("How many steps", 5, COUNT, difficulty="easy"),
     "18.plan": predict("How good is a plan?", 2, "within 10 %", "within a factor of two", "further off"),
-    "18.order": code("An order that can be entered anywhere", 10, ORDER, epoch_order),
+    "18.order": code("A shuffle that you can resume at any step", 10, ORDER, epoch_order),
     "18.break": break_it("Never seen", 8, BREAK, tolerance=2e-3),
     "18.share": compute("What small batches never compare", 5, SHARE, difficulty="easy"),
     "18.cache": code(
         "A large batch, part by part", 20, CACHE, cached_step, parts, difficulty="hard", caller=learned
     ),
-    "18.gather": code("The way back of a gather", 8, GATHER, returned, arrived),
+    "18.gather": code("The backward pass of a gather", 8, GATHER, returned, arrived),
     "18.rerank": code("Find fast, then look closely", 12, RERANK, rerank, query),
-    "18.explore": explore("Change one thing", 15),
+    "18.explore": explore("When does a large batch matter?", 15),
 }

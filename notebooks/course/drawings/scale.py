@@ -1,0 +1,57 @@
+"""The drawings of notebook 18: rows that a step reads, pairs that a batch compares, what re-ranking finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course.plots import COLOURS, curves, show
+
+
+def rows_read(steps: Sequence[np.ndarray], count: int) -> None:
+    """Show which rows of a file of `count` rows each step reads."""
+    figure, axes = plt.subplots(figsize=(7, 2.6))
+    for step, rows in enumerate(steps):
+        axes.plot(rows, [step] * len(rows), "|", color=COLOURS[0], markersize=9)
+    axes.set(xlabel="row of the file", ylabel="step", xlim=(0, count), ylim=(len(steps) - 0.4, -0.6))
+    show(
+        figure,
+        alt="Which rows of the features' file each of the first steps reads: short marks, spread over the "
+        "whole file in each step, at other places in each.",
+    )
+
+
+def compared(batch: int, part: int) -> None:
+    """Show which pairs one batch compares, and which of them small batches do."""
+    whole = np.ones((batch, batch))
+    parts = np.kron(np.eye(batch // part), np.ones((part, part)))
+    figure, panels = plt.subplots(1, 2, figsize=(7.4, 3.2))
+    titles = f"one batch of {batch}", f"{batch // part} batches of {part}"
+    for axes, pairs, title in zip(panels, (whole, parts), titles, strict=True):
+        axes.imshow(pairs + np.eye(batch), cmap="cividis", vmin=0, vmax=2)
+        axes.set(title=title, xlabel="caption", ylabel="picture")
+        axes.grid(visible=False)
+    show(
+        figure,
+        alt="Two squares of pictures against captions. On the left, one batch, all pairs are compared. On "
+        "the right, small batches, only those in squares along the diagonal; everything else is dark.",
+    )
+
+
+def reranked(costs: Mapping[int, float], found: Mapping[int, float]) -> None:
+    """Show the share of queries that find their picture first against what a query costs, by candidates."""
+    figure, axes = plt.subplots(figsize=(6.4, 3.3))
+    line = {"": (list(costs.values()), list(found.values()))}
+    curves(axes, line, x="multiply-adds for a query", y="picture found first (%)")
+    for k in found:
+        place = costs[k], found[k]
+        axes.annotate(f"k = {k}", place, (4, -12), textcoords="offset points", fontsize=9)
+    axes.set(xscale="log", ylim=(0, None))
+    show(
+        figure,
+        alt="How many captions find their picture first against the multiply-adds for a query, on a "
+        "logarithmic axis. The curve rises steeply from one candidate to ten and then flattens; all pictures "
+        "cost many times as much.",
+    )
