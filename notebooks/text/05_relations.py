@@ -105,8 +105,8 @@ print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
 # So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell should know that a girl
-# stands to its right. In the thesis each element looks at all others, by *attention*, inside a *Transformer block* (also called a
-# *Transformer layer*). We write attention first.
+# stands to its right. In the thesis each element looks at all others, by *attention*, inside a *Transformer block* (or *Transformer
+# layer*). We write attention first.
 #
 # ## Attention: each element asks all others
 #
@@ -294,7 +294,7 @@ for name, x in (("without", words), ("with", words + position)):
 #
 # If a caption always begins at the first place, only long captions train the last positions, and the model can read off a caption's length.
 # So the thesis puts a random amount of padding in front of short captions: "to prevent our model from overfitting by exploiting caption
-# length and to learn more robust positional encodings". All padding was at the end, so we only need to rotate each row:
+# length and to learn more robust positional encodings". All padding was at the end, so we rotate each row:
 
 
 # %%
@@ -369,8 +369,8 @@ lesson.finding("with them, not even after eight", depths["with residual"][-1] < 
 #
 # The thesis leaves out one residual itself: "we do not use a residual connection for the first self-attention sublayer due to mismatching
 # dimensions" (section 2.3). Its caption encoder takes in words of width 300 and gives vectors of width 1,024, so the two cannot be added.
-# Why does that not ruin it? Look at the dashed line after *one* block: the elements are more alike, but still different, and all the steps
-# that follow keep their residuals. (`WideningBlock` in the package builds this first layer.)
+# Why does that not ruin it? Look at the dashed line after *one* block: the elements are more alike, but still different, and all later
+# steps keep their residuals. (`WideningBlock` in the package builds this first layer.)
 #
 # ## Does it learn left from right?
 #
@@ -421,7 +421,7 @@ def pair_loss(S, margin):  # (B, 2, 2) -> one number
 # ````
 #
 # A tower embeds its elements, adds positions if it has any, and applies the block and the mean. You may skim the cells after it: they
-# prepare the data, train and score.
+# prepare data, train and score.
 
 
 # %%
