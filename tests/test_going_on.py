@@ -1,6 +1,8 @@
 """Going on: from a run's folder alone, with other data, and not longer than it helps."""
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from small import assert_same_run, recipe, small_data, small_split, train
 from test_cli import SMALL, complaint, features, run  # noqa: F401
 from vsecore.data.splits import Dataset
+from vsecore.experiments.tuning import best, is_settled, search_rate
 from vsecore.training import load_run
 
 
@@ -68,3 +71,28 @@ def test_weights_to_begin_with_change_what_is_trained():
     options = {"tokenizer": begun.tokenizer, "weights": begun.model.state_dict()}
     further = train(data=other, **options)
     assert further.data["weights"] and further.history != train(data=other, tokenizer=begun.tokenizer).history
+
+
+def test_a_rate_is_sought_until_the_best_is_not_at_the_edge():
+    tried = []
+
+    def train_at(rate):
+        tried.append(rate)
+        return -abs(math.log2(rate / 0.08))
+
+    results = search_rate(0.01, train_at)
+    assert best(results) == pytest.approx(0.08) and is_settled(results)
+    assert tried == [0.01 * 2.0**step for step in range(-1, 5)]  # each once
+
+
+def test_a_run_is_tuned_by_one_command(features, tmp_path, complaint):  # noqa: F811
+    command = ["train", "vsepp_grid_gru", "--data", features, "--tune", *SMALL]
+    assert "--out" in complaint(*command)
+    said = run(*command, "--out", tmp_path)
+    runs = {load_run(folder).recipe.training.learning_rate: load_run(folder) for folder in tmp_path.iterdir()}
+    assert len(runs) >= 3
+    chosen = best({rate: one.best["rsum"] for rate, one in sorted(runs.items())})
+    assert said.count("test:") == 1, "the test split is looked at once"
+    named = Path(said.split("run: ")[1].split(" (")[0])
+    assert load_run(named).best["rsum"] == runs[chosen].best["rsum"]
+    assert run(*command, "--out", tmp_path, "--resume").splitlines()[-3:-1] == said.splitlines()[-3:-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,6 +49,13 @@ Init = Annotated[
         "recipe too.",
     ),
 ]
+Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune",
+        help="Train at several learning rates, each in a folder of --out, until the best lies in between.",
+    ),
+]
 RecipeName = Annotated[str, typer.Argument(help="A recipe's name or file (see vse recipes).")]
 Out = Annotated[
     Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
@@ -86,6 +93,7 @@ def train(
         bool, typer.Option("--resume", help="Go on with the run in --out; or name the run's folder alone.")
     ] = False,
     init: Init = None,
+    tune: Tune = False,
     workers: Workers = 0,
     device: Device = "auto",
     precision: Precision = "auto",
@@ -97,9 +105,8 @@ def train(
     record: RecordOption = None,
 ) -> None:
     """Train a recipe, keep its best epoch, and report the test split."""
-    from vsecore.training.command import Command, remembered
-    from vsecore.training.identity import RUN, read_identity
-    from vsecore.training.rounds import FIRST_ROUND
+    from vsecore.training.command import Command
+    from vsecore.training.distributed import is_main_process
 
     command = Command(
         recipe=recipe,
@@ -114,21 +121,60 @@ def train(
     )
     if resume and recipe and out is None and Path(recipe).is_dir():
         out = Path(recipe)
-        for place in (out, out / FIRST_ROUND):
-            if (place / RUN).is_file():
-                read_identity(place)  # which loads its own parts
-        noted = remembered(out)
-        if noted is None:
-            raise ValueError(f"{out} does not say how it was trained: give its own command and --resume")
-        command = command.over(noted)
-    _train(
-        command,
-        out,
-        resume,
-        {"workers": workers, "device": device, "save_every": save_every},
-        tensorboard,
-        record,
-    )
+        command = command.over(_noted(out))
+    how = {"workers": workers, "device": device, "save_every": save_every}
+    if tune:
+        trained = _tune(command, out, resume, how, tensorboard)
+    else:
+        trained = _train(command, out, resume, how, tensorboard)
+    if is_main_process():  # only one process prints and writes
+        _report(trained, device, record)
+
+
+def _noted(folder: Path) -> Command:
+    """Return the command of the run in a folder, after loading its own parts."""
+    from vsecore.training.command import remembered
+    from vsecore.training.identity import RUN, read_identity
+    from vsecore.training.rounds import FIRST_ROUND
+
+    for place in (folder, folder / FIRST_ROUND):
+        if (place / RUN).is_file():
+            read_identity(place)
+    command = remembered(folder)
+    if command is None:
+        raise ValueError(f"{folder} does not say how it was trained: give its own command and --resume")
+    return command
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A training that has ended, and what is said of it."""
+
+    run: Run
+    test: Split
+    folder: Path
+    coverage: str
+
+
+def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool) -> _Done:
+    """Train at several learning rates, each in its own folder, and return the best on dev."""
+    from vsecore.experiments.tuning import best, search_rate
+
+    if out is None:
+        raise ValueError("--tune trains several runs: name a folder for them with --out")
+    done: dict[float, _Done] = {}
+
+    def train_at(rate: float) -> float:
+        typer.echo(f"learning rate {rate:.3g}:")
+        settings = (*command.settings, f"training.learning_rate={rate!r}")
+        place = out / f"rate-{rate:.3g}"
+        done[rate] = _train(replace(command, settings=settings), place, resume, how, tensorboard)
+        return done[rate].run.best["rsum"]
+
+    results = search_rate(_chosen(command)[0].training.learning_rate, train_at)
+    told = ", ".join(f"{rate:.3g}: {results[rate]:.1f}" for rate in sorted(results))
+    typer.echo(f"best rsum on dev by learning rate: {told}")
+    return done[best(results)]
 
 
 def _train(
@@ -137,14 +183,12 @@ def _train(
     resume: bool,
     how: dict[str, Any],
     tensorboard: bool,
-    record: Path | None,
-) -> None:
+) -> _Done:
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
     from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.mining import load_negatives
     from vsecore.training import fit_in_rounds
     from vsecore.training.checkpoints import refuse_to_overwrite
-    from vsecore.training.distributed import is_main_process
     from vsecore.training.logs import TensorBoardLog
     from vsecore.training.rounds import FIRST_ROUND
 
@@ -182,8 +226,7 @@ def _train(
         precision=command.precision,
         **how,
     )
-    if is_main_process():  # only one process prints and writes
-        _report(run, dataset.test, folder, how["device"], record, coverage)
+    return _Done(run, dataset.test, folder, coverage)
 
 
 def _chosen(command: Command) -> tuple[Recipe, Run | None]:
@@ -207,13 +250,14 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
     return recipe, begun
 
 
-def _report(run: Run, test: Split, folder: Path, device: str, record: Path | None, coverage: str) -> None:
+def _report(trained: _Done, device: str, record: Path | None) -> None:
     """Print what a run finds in the test split, and write it beside the run and as a record."""
     from vsecore import records
     from vsecore.data.files import write_atomically
     from vsecore.training import evaluate_split
     from vsecore.training.distributed import best_device
 
+    run, test, folder = trained.run, trained.test, trained.folder
     model = run.model.to("cpu" if device == "cpu" else best_device())
     metrics = evaluate_split(model, test, run.tokenizer)
     typer.echo(f"test: {spoken(metrics)}")
@@ -223,7 +267,9 @@ def _report(run: Run, test: Split, folder: Path, device: str, record: Path | Non
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures, split {test.names_digest()}"
-        typer.echo(f"record: {records.write(records.record_run(run, metrics, note + coverage), record)}")
+        typer.echo(
+            f"record: {records.write(records.record_run(run, metrics, note + trained.coverage), record)}"
+        )
 
 
 def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:

@@ -56,8 +56,8 @@ def intervals(scores: Tensor, owner: Any) -> dict[str, tuple[float, float]]:
         scores: similarities, (n, Nc).
         owner: the picture each caption belongs to, (Nc,).
     """
-    hits = [100.0 * (rank.numpy()[:, None] < np.array(CUTS)) for rank in ranks(scores, owner)]
-    drawn = resampled(*hits, np.asarray(owner))  # (DRAWS, 6)
+    i2t, t2i = (100.0 * (rank.numpy()[:, None] < np.array(CUTS)) for rank in ranks(scores, owner))
+    drawn = resampled(i2t, t2i, np.asarray(owner))  # (DRAWS, 6)
     names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTS]
     columns = {**dict(zip(names, drawn.T, strict=True)), "rsum": drawn.sum(1)}
     ends = {name: np.quantile(column, ENDS) for name, column in columns.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -80,12 +80,38 @@ def is_settled(results: Mapping[float, float]) -> bool:
     return len(results) >= len(FIRST) and min(results) < best(results) < max(results)
 
 
-def still_to_try(results: Mapping[float, float]) -> list[float]:
-    """Return the learning rates to try next: the first three, then the best one's untried neighbours."""
-    if missing := [rate for rate in FIRST if rate not in results]:
+def still_to_try(
+    results: Mapping[float, float], first: Sequence[float] = FIRST, ladder: Sequence[float] = LADDER
+) -> list[float]:
+    """Return the learning rates to try next: the first ones, then the best one's untried neighbours.
+
+    Args:
+        results: the rsum on dev at each rate that was tried.
+        first: rates that are tried in any case, all on the ladder.
+        ladder: all that can be tried, in order.
+    """
+    if missing := [rate for rate in first if rate not in results]:
         return missing
-    place = LADDER.index(best(results))
-    return [rate for rate in LADDER[max(place - 1, 0) : place + 2] if rate not in results]
+    place = ladder.index(best(results))
+    return [rate for rate in ladder[max(place - 1, 0) : place + 2] if rate not in results]
+
+
+def search_rate(around: float, train: Callable[[float], float]) -> dict[float, float]:
+    """Train at half a learning rate, at it and at its double, and on until the best is not at the edge.
+
+    Args:
+        around: the rate to begin with.
+        train: trains at a rate, and returns the highest rsum on dev.
+
+    Returns:
+        The rsum at each rate that was tried; `best` names one.
+    """
+    ladder = [around * 2.0**step for step in range(-10, 11)]
+    results: dict[float, float] = {}
+    while rates := still_to_try(results, ladder[9:12], ladder):
+        for rate in rates:
+            results[rate] = train(rate)
+    return results
 
 
 def tuned(
