@@ -379,3 +379,39 @@ def test_without_its_boxes_a_folder_is_refused_by_name(coco: Path, table: Path, 
     np.save(folder / "dev_boxes.npy", np.zeros((1, REGIONS - 1, 4), np.float32))
     with pytest.raises(ValueError, match=r"dev_boxes\.npy"):
         with_boxes(open_precomp(folder))
+
+
+def as_vinvl(number: int) -> str:
+    features = base64.b64encode(region(number)[0].tobytes()).decode()
+    return f"{number}\t" + json.dumps({"num_boxes": REGIONS, "features": features}) + "\n"
+
+
+def as_python_writes_bytes(number: int) -> str:
+    *others, boxes, features = line(number).rstrip("\n").split("\t")
+    return "\t".join([*others, f"b'{boxes}'", f"b'{features}'"]) + "\n"
+
+
+def half_then_whole(number: int) -> str:
+    whole = line(number)
+    return whole[: len(whole) * 2 // 3] + "\n" + whole
+
+
+@pytest.mark.parametrize("written", [as_vinvl, as_python_writes_bytes, half_then_whole])
+def test_tables_as_other_programs_leave_them_are_read(coco: Path, tmp_path: Path, written: Callable) -> None:
+    path = tmp_path / "others.tsv"
+    path.write_text("".join(map(written, ALL)))
+    found = open_precomp(import_regions([path], coco, tmp_path / "out"))
+    for row, number in enumerate(NUMBERS["train"]):
+        assert np.array_equal(found.train.pictures[row], region(number)[0].astype("float16"))
+    assert (tmp_path / "out" / "train_boxes.npy").exists() == (written is not as_vinvl)
+
+
+def test_arrays_may_be_turned(coco: Path, tmp_path: Path) -> None:
+    for folder in ("features", "boxes"):
+        (tmp_path / folder).mkdir()
+    for number in ALL:
+        np.save(tmp_path / "features" / f"{number}.npy", np.full((600, REGIONS), number % 7, np.float32))
+        np.save(tmp_path / "boxes" / f"{number}.npy", region(number)[1].T)
+    folder = import_regions([tmp_path / "features"], coco, tmp_path / "out", boxes=tmp_path / "boxes")
+    assert open_precomp(folder).train.pictures.shape[1:] == (REGIONS, 600)
+    assert np.array_equal(np.load(folder / "dev_boxes.npy")[0], region(NUMBERS["val"][0])[1])

@@ -338,8 +338,9 @@ def test_numbers_too_large_for_half_precision_are_refused(splits: dict, tmp_path
 
 def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
     splits = load_karpathy(album(captions=4))
+    mixed = {name: replace(split, owner=split.owner[::-1].copy()) for name, split in splits.items()}
     for given, options, named in (
-        (splits, {}, "train0.jpg has 4 captions"),
+        (mixed, {}, "in the pictures' order"),
         ({}, {}, "caption_splits"),
         (splits, {"dtype": "int8"}, "dtype"),
         (splits, {"batch_size": 0}, "batch_size"),
@@ -347,6 +348,23 @@ def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tm
         with pytest.raises(ValueError, match=named):
             extract(given, tiny, tmp_path / "features", **options)
     assert not (tmp_path / "features").exists()
+
+
+def test_a_picture_has_as_many_captions_as_it_has(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+    splits = load_karpathy(album(captions=2))
+    kept = np.flatnonzero(np.arange(len(splits["train"].captions)) != 1)  # the first has one, the others two
+    captions = [splits["train"].captions[row] for row in kept]
+    splits["train"] = replace(splits["train"], captions=captions, owner=splits["train"].owner[kept])
+    found = open_precomp(extract(splits, tiny, tmp_path / "features", device="cpu"))
+    for split in (found.train, found.dev, found.test):
+        assert split.captions == splits[split.name].captions
+        assert np.array_equal(split.owner, splits[split.name].owner)
+    assert check_precomp(tmp_path / "features").problems == []
+    counts = tmp_path / "features" / "train_caption_counts.txt"
+    lines = counts.read_text().split()
+    counts.write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
+    with pytest.raises(ValueError, match=r"meta\.json"):
+        open_precomp(tmp_path / "features")
 
 
 @pytest.fixture(scope="module")

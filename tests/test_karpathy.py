@@ -259,7 +259,7 @@ def test_a_picture_under_two_names_in_two_splits_is_a_warning(
 ) -> None:
     folder, read, digest_of = album(), [], files.digest_of
     monkeypatch.setattr(files, "digest_of", lambda path: read.append(path.name) or digest_of(path))
-    assert check_photographs(folder).warnings == []
+    assert not [warning for warning in check_photographs(folder).warnings if "in common" in warning]
     pictures = folder / "images"
     shutil.copy(pictures / "train0.jpg", pictures / "test1.jpg")
     shutil.copy(pictures / "train1.jpg", pictures / "train2.jpg")  # in one split it is no leak
@@ -270,7 +270,7 @@ def test_a_picture_under_two_names_in_two_splits_is_a_warning(
     read.clear()
     report = check_photographs(folder)
     assert "train0.jpg" in read and "train4.jpg" not in read  # only pictures of one size are compared
-    [warning] = report.warnings
+    [warning] = [warning for warning in report.warnings if "in common" in warning]
     assert "train and test have 1 picture (train0.jpg and test1.jpg) in common" in warning
     assert len(report.problems) == 2
     load_karpathy(folder)
@@ -279,7 +279,7 @@ def test_a_picture_under_two_names_in_two_splits_is_a_warning(
     other = (folder / "dataset_album.json").rename(folder / "album.json")
     assert CliRunner().invoke(cli.app, ["data", "check", str(folder)]).exit_code == 1
     said = CliRunner().invoke(cli.app, ["data", "check", str(folder), "--captions", str(other)])
-    assert said.exit_code == 0 and said.output.count("warning: ") == 3 and "ready" in said.output
+    assert said.exit_code == 0 and said.output.count("in common") == 3 and "ready" in said.output
     assert "train and dev have 2 pictures (train0.jpg and val0.jpg, train3.jpg and val1.jpg)" in said.output
 
 
@@ -287,6 +287,9 @@ def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
     folder = album(captions=6)
     assert check_photographs(folder).problems == []  # the first five are used
     edit(folder, lambda content: content["images"][3].update(sentences=[{"raw": "A dog ."}]))
+    assert check_photographs(folder).problems == []  # of one's own, all are used
+    assert len(load_karpathy(folder)["train"].captions) == 31
+    edit(folder, lambda content: content.update(dataset="flickr8k"))
     (problem,) = check_photographs(folder).problems
     assert problem.startswith("split 'train': 1 picture (train3.jpg) with fewer than 5 captions")
     assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
@@ -299,3 +302,62 @@ def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:
         assert len(from_json[name].files) == pictures and len(from_json[name].captions) == 5 * pictures
         assert by_picture(from_json[name]) == by_picture(from_text[name])
         assert from_json[name].dataset == "flickr8k"
+
+
+def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album: Album, tmp_path: Path) -> None:
+    source = load_karpathy(album())
+    root = tmp_path / "mine"
+    (root / "d").mkdir(parents=True)
+    rows, files = ["image;split;caption"], [file for split in source.values() for file in split.files]
+    for row, (file, split) in enumerate((f, n) for n, s in source.items() for f in s.files):
+        shutil.copy(file, root / "d" / f"e\u0301{row}.jpg")  # as macOS writes é; the table has the other form
+        rows += [f'd/é{row}.jpg;{split};"a; {split} {row}"'] * (1 + row % 2)
+        (root / "d" / f"e\u0301{row}.txt").write_text(f"a; {split} {row}\n\n" * (1 + row % 2))
+    (root / "captions.csv").write_text("\n".join(rows), encoding="utf-8-sig")
+    found = load_karpathy(root)
+    assert [len(split.files) for split in found.values()] == [len(split.files) for split in source.values()]
+    for name, split in found.items():
+        assert all(f" {name} " in caption for caption in split.captions)
+        assert all(
+            split.captions[c].endswith(f" {split.files[p].stem[2:]}") for c, p in enumerate(split.owner)
+        )
+    assert check_photographs(root).problems == []
+    (root / "captions.csv").unlink()
+    beside = load_karpathy(root)  # shared out by their bytes
+    assert sorted(c for s in beside.values() for c in s.captions) == sorted(
+        c for s in found.values() for c in s.captions
+    )
+    assert beside["test"].files == load_karpathy(root)["test"].files and len(files) == sum(
+        len(split.files) for split in beside.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (["1.jpg,a dog, running"], "line 2 has 3 fields"),
+        (["1.jpg"], "line 2 has 1 fields"),
+        (['1.jpg,"a dog', "2.jpg,a cat", '3.jpg,a bird"'], "line 2 opens a quote.*2.jpg"),
+        (["1.jpg,a dog", '2.jpg,"a cat'], "line 3 .*quote"),
+        (["1.jpg,a dog", "2.jpg,a \0 cat"], "line 3 holds a NUL"),
+        (["1.jpg,a dog", ",a cat"], "line 3: file is ''"),
+    ],
+)
+def test_a_table_is_refused_by_its_line(tmp_path: Path, lines: list[str], named: str) -> None:
+    (tmp_path / "captions.csv").write_text("\n".join(["file,caption", *lines]))
+    with pytest.raises(ValueError, match=named):
+        load_karpathy(tmp_path)
+
+
+def test_the_same_picture_is_found_under_cocos_other_name_and_in_a_nested_folder(album: Album) -> None:
+    folder = album()
+    edit(folder, lambda content: content["images"][3].update(filename="COCO_val2014_000000000007.jpg"))
+    moved = folder / "unpacked" / "train2017"
+    moved.parent.mkdir()
+    (folder / "images").rename(moved)
+    (moved / "train3.jpg").rename(moved / "000000000007.jpg")
+    assert moved / "000000000007.jpg" in load_karpathy(folder)["train"].files
+    (folder / "small").mkdir()
+    shutil.copy(moved / "train1.jpg", folder / "small" / "000000000007.jpg")
+    with pytest.raises(ValueError, match="with other bytes"):
+        load_karpathy(folder)

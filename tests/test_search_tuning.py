@@ -101,8 +101,8 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
     assert {"a dog on two lines", "with a separator"} < set(captions)
     for rows, error, named in (
         ([*lines, ["2.png", " "]], ValueError, "line 5: .*caption ''"),  # as an editor counts them
-        ([["nothing.png", "x"]], FileNotFoundError, "line 2: "),
-        ([["../captions.csv", "x"]], ValueError, "outside"),
+        ([*captions_of(), ["nothing.png", "x"]], FileNotFoundError, r"nothing\.png of line 26"),
+        ([["../captions.csv", "x"]], ValueError, "line 2: .*outside"),
         (captions_of(3), ValueError, "captions of 3 pictures"),
     ):
         with pytest.raises(error, match=named):
@@ -151,7 +151,7 @@ def test_a_stopped_tuning_goes_on_with_the_same_bits_and_its_run_knows_its_netwo
     assert not any("learned by heart" in line for line in said)  # that was seen before it was stopped
     whole = tune(engine, splits, tmp_path / "whole", **options, resume=True, tell=said.append)
     assert any("learned by heart" in line for line in said)  # nothing was there to go on with
-    assert said[0].startswith("before: test rsum") and said[-1].startswith("after: test rsum")
+    assert "before: no rsum" in "".join(said) and said[-1].startswith("after: no rsum")  # of two pictures
     pairs = zip(resumed.model.state_dict().values(), whole.model.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     tuned = Engine.of_run(tmp_path / "whole")

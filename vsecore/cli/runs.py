@@ -185,6 +185,7 @@ def _train(
     tensorboard: bool,
 ) -> _Done:
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
+    from vsecore.data.known_words import Known, warnings_of
     from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.mining import load_negatives
     from vsecore.training import fit_in_rounds
@@ -204,6 +205,8 @@ def _train(
         on = None if how["device"] == "auto" else how["device"]
         dataset = with_targets(dataset, command.targets or MODEL, on)
     tokenizer = begun.tokenizer if begun else chosen.tokenizer(dataset.train.captions)
+    for warning in warnings_of({"dev": Known.of(tokenizer, dataset.dev.captions)}):
+        typer.echo(f"warning: {warning}", err=True)
     word_vectors, coverage = _word_vectors(command, tokenizer, chosen)
     negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
     _advise(folder, resume)

@@ -1,24 +1,27 @@
 """The files that say which pictures a collection has, their captions and their splits.
 
-Two formats are read: Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K, and Flickr8k's own text
-files. Both give the same list of entries. A picture that is listed twice is refused: in two splits, it
-would be both trained on and tested on.
+Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K, Flickr8k's own text files, and what people have
+of their own (see `own_captions`): all give the same list of entries. A picture that is listed twice is
+refused: in two splits, it would be both trained on and tested on.
 """
 
+import json
 import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, FailFast
 
 from vsecore.data import files
-from vsecore.data.splits import LONGEST_CAPTION
+from vsecore.data.own_captions import OwnPicture, is_table, read_beside, read_table
+from vsecore.data.picture_folders import SUFFIXES
+from vsecore.data.sources import COLLECTIONS
+from vsecore.data.splits import CAPTIONS_A_PICTURE, LONGEST_CAPTION
 from vsecore.typed import convert, short
 
-CAPTIONS_A_PICTURE = 5
 SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
 """Karpathy's name for a split, and ours. COCO's "restval" is used for training, as is usual."""
 
@@ -87,35 +90,42 @@ class _KarpathyFile:
 class Entry:
     """One picture as an annotation file describes it."""
 
-    split: str
-    """ "train", "dev" or "test"; "" if no split has it."""
+    split: str | None
+    """ "train", "dev" or "test"; "" if no split has it; None if its file has no splits."""
     folder: str
     """The folder below the root that holds the picture, as far as the file says."""
     file_name: str
     identity: str
     """COCO's number where there is one, else the picture file's name, with its folder if one is given."""
     captions: list[str]
-    """At most five."""
     place: str
     """The entry's place in the annotation file."""
     caption_ids: list[str] | None = None
     """COCO's number of each caption; None: the file does not give the numbers of all."""
 
 
-def read_annotations(path: Path) -> tuple[str, list[Entry]]:
+def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[Entry]]:
     """Return the dataset's name and its pictures.
+
+    Args:
+        path: the file; or a folder with a text file beside each picture.
+        root: the folder of the pictures, for tables that name them by whole paths.
 
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged, a name leads out of the root, or a picture is listed twice.
     """
+    if path.is_dir():
+        return own_name(path), _own(read_beside(path)[0])
+    if is_table(path):
+        return own_name(root or path.parent), _own(read_table(path, root))
     if path.suffix == ".txt":
-        return "flickr8k", _read_flickr8k(path)
-    content: _KarpathyFile = files.read_json(path, _KarpathyFile)
+        return "flickr8k", _first_five("flickr8k", _read_flickr8k(path))
+    content = _read_karpathy(path)
     entries: list[Entry] = []
     seen: dict[tuple[str, object], Entry] = {}
     for row, image in enumerate(content.images):
-        first = [sentence for sentence in image.sentences if sentence.raw][:CAPTIONS_A_PICTURE]
+        first = [sentence for sentence in image.sentences if sentence.raw]
         numbers = [str(sentence.sentid) for sentence in first if sentence.sentid is not None]
         file = str(PurePosixPath(image.filepath, image.filename))
         entry = Entry(
@@ -137,7 +147,81 @@ def read_annotations(path: Path) -> tuple[str, list[Entry]]:
                     f"{before.split!r} and in split {entry.split!r}: keep one of them"
                 )
     name = content.dataset or path.stem.removeprefix("dataset_")
-    return convert(f"{path}: dataset", name, DatasetName), entries
+    name = convert(f"{path}: dataset", name, DatasetName)
+    return name, _first_five(name, entries)
+
+
+def own_name(root: Path) -> str:
+    """Return a dataset's name for a folder of one's own."""
+    return re.sub(r"[^\w.-]+", "-", root.resolve().name).strip("-.")[:100] or "own"
+
+
+def _own(pictures: Sequence[OwnPicture]) -> list[Entry]:
+    """Return entries of pictures of one's own."""
+    return [
+        Entry(one.split, *one.path.rpartition("/")[::2], one.path, one.captions, one.place or one.path)
+        for one in pictures
+    ]
+
+
+def _first_five(name: str, entries: list[Entry]) -> list[Entry]:
+    """Keep the first five captions of a published collection, or of one whose pictures have five or more.
+
+    Captions of one's own are all kept, if all pictures have the same number or one has fewer than five.
+    """
+    counts = {len(entry.captions) for entry in entries if entry.split} - {0}
+    if name not in COLLECTIONS and (len(counts) < 2 or min(counts) < CAPTIONS_A_PICTURE):
+        return entries
+    return [
+        replace(
+            entry,
+            captions=entry.captions[:CAPTIONS_A_PICTURE],
+            caption_ids=entry.caption_ids and entry.caption_ids[:CAPTIONS_A_PICTURE],
+        )
+        for entry in entries
+    ]
+
+
+def _read_karpathy(path: Path) -> _KarpathyFile:
+    """Read Karpathy's JSON; say of another file of captions what it is."""
+    try:
+        content: _KarpathyFile = files.read_json(path, _KarpathyFile)
+    except ValueError as error:
+        if (kind := _kind_of(path)) is None:
+            raise
+        raise ValueError(
+            f"{path} is {kind}, which says nothing of Karpathy's splits: get dataset_coco.json (or "
+            "dataset_flickr30k.json, dataset_flickr8k.json) by vse data get; for pictures of your own, a CSV "
+            "with the columns file, caption and, if you like, split will do"
+        ) from error
+    return content
+
+
+def _kind_of(path: Path) -> str | None:
+    """Name the well-known files of captions that are not Karpathy's; None: it is none of them."""
+    try:
+        content = json.loads(files.read_text(path))
+    except (ValueError, OSError, RecursionError):
+        return None
+    rows = content if isinstance(content, list) else []
+    first = rows[0] if rows and isinstance(rows[0], dict) else {}
+    if {"image", "caption"} <= first.keys():
+        return "a list of pictures and captions as BLIP and LAVIS share them"
+    if "conversations" in first:
+        return "a list of conversations as LLaVA shares them"
+    if not isinstance(content, dict):
+        return f"a list of {len(rows)} entries"
+    notes = content.get("annotations")
+    if isinstance(notes, list) and "images" in content:
+        of = (
+            "captions"
+            if notes and isinstance(notes[0], dict) and "caption" in notes[0]
+            else "boxes and other annotations"
+        )
+        return f"COCO's own file of {of} (or one written like it)"
+    if PurePosixPath(next(iter(content), "")).suffix.lower() in SUFFIXES:
+        return "a list of captions by the name of the picture"
+    return None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -179,7 +263,7 @@ def _read_flickr8k(path: Path) -> list[Entry]:
         _read_each(path.with_name(f"Flickr_8k.{name}Images.txt"), read_picture)
     spoken = {picture: [text for text in texts.values() if text] for picture, texts in captions.items()}
     return [
-        Entry(splits.get(name, ""), "", name, name, spoken.get(name, [])[:CAPTIONS_A_PICTURE], name)
+        Entry(splits.get(name, ""), "", name, name, spoken.get(name, []), name)
         for name in splits | captions  # first in the order of the lists, then the rest
     ]
 

@@ -1,9 +1,9 @@
 """Bottom-up attention's features as the field shares them, turned into a folder to train on.
 
-A TSV file has a line for each picture, with boxes and features as base64. A folder has a file for each
-picture: `.npy` with the features (N, F), or `.npz` with features and boxes. The import first looks up where
-each picture is and how many regions it has, then it reads the pictures one at a time, so collections may be
-larger than memory.
+A TSV file has a line for each picture, with boxes and features as base64; VinVL's has JSON in its second
+column, or no boxes. A folder has a file for each picture: `.npy` with the features (N, F), or `.npz` with
+features and boxes. The import first looks up where each picture is and how many regions it has, then it reads
+the pictures one at a time, so collections may be larger than memory.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
@@ -11,6 +11,7 @@ Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 import base64
 import contextlib
 import itertools
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +37,10 @@ LARGEST = 1 << 26
 MARKED_TOGETHER = 256
 """After how many pictures those written are marked as made: a killed process loses at most so many."""
 
-_COLUMNS = {6: (3, 4, 5), 10: (7, 8, 9)}
-"""Where a TSV of so many columns has the number of boxes, the boxes and the features."""
+_COLUMNS = {3: (1, None, 2), 6: (3, 4, 5), 10: (7, 8, 9)}
+"""Where a TSV of so many columns has the number of boxes, the boxes (None: nowhere) and the features."""
+MOST, LEAST = 256, 512
+"""An array (more than LEAST, at most MOST) is (width, regions), not (regions, width)."""
 
 _Place = tuple[str, int]
 """A split, and a row of it."""
@@ -175,57 +178,115 @@ def _find(
 
 
 def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> dict[_Place, _Picture]:
-    """Look up each picture in TSV files; of a picture with several lines, the first counts."""
-    found: dict[_Place, _Picture] = {}
-    left_out = 0
+    """Look up each picture in TSV files; of a picture with several lines, the first that is whole counts."""
+    rows: dict[_Place, list[_Picture]] = {}
+    damaged: dict[str, str] = {}
+    left_out, wanted = 0, len(set(places.values()) - {None})
     with files.progress(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True) as bar:
-        for path in paths:
-            with path.open("rb") as file:
-                for number in itertools.count(1):
-                    begin, where = file.tell(), f"{path}, line {number}"
-                    line = file.readline(LARGEST + 1)
-                    if not line:
-                        break
-                    bar.update(len(line))
-                    if len(line) > LARGEST:
-                        raise ValueError(f"{where} has over {LARGEST} bytes: wanted one picture a line")
-                    if line.split(b"\t")[0].strip() in (b"", b"image_id", b"img_id"):  # names of columns
-                        continue
-                    known_as, regions, *_ = _fields_of(where, line)
-                    place = _place_of(known_as, places, where)
-                    left_out += place is None
-                    if place is not None and place not in found:
-                        found[place] = _Picture(where, regions, partial(_read_line, path, begin, where))
+        for path, number, begin, line in _table_lines(paths):
+            bar.update(len(line))
+            where = f"{path}, line {number}"
+            if line.split(b"\t")[0].strip() in (b"", b"image_id", b"img_id"):  # names of columns
+                continue
+            try:
+                known_as, regions, *_ = _fields_of(where, line)
+            except ValueError as error:
+                damaged[where] = str(error)
+                continue
+            place = _place_of(known_as, places, where)
+            left_out += place is None
+            if place is not None:
+                rows.setdefault(place, []).append(
+                    _Picture(where, regions, partial(_read_line, path, begin, where))
+                )
+    if damaged and len(rows) < wanted:
+        raise ValueError(next(iter(damaged.values())))
+    if damaged:
+        print(
+            f"{counted(list(damaged), 'damaged line')} left out: their pictures have whole ones",
+            file=sys.stderr,
+        )
     if left_out:
         print(f"{left_out} lines of pictures that are in no split: left out", file=sys.stderr)
-    return found
+    return {place: _first_whole(own) for place, own in rows.items()}
 
 
-def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes, bytes]:
-    """Return a line's picture, number of regions, and encoded boxes and features."""
-    fields = line.rstrip(b"\r\n").split(b"\t")
+def _table_lines(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
+    """Yield each line of TSV files with its number, and where it begins."""
+    for path in paths:
+        with path.open("rb") as file:
+            for number in itertools.count(1):
+                begin = file.tell()
+                line = file.readline(LARGEST + 1)
+                if not line:
+                    break
+                if len(line) > LARGEST:
+                    raise ValueError(
+                        f"{path}, line {number} has over {LARGEST} bytes: wanted one picture a line"
+                    )
+                yield path, number, begin, line
+
+
+def _first_whole(rows: Sequence[_Picture]) -> _Picture:
+    """Return the first line of a picture, which is read from a later one if it turns out to be damaged."""
+    first, *others = [row for row in rows if row.regions == rows[0].regions]
+
+    def read() -> _Arrays:
+        for row in (first, *others[:-1]) if others else ():
+            with contextlib.suppress(ValueError):
+                return row.read()
+        return (first, *others)[-1].read()
+
+    return _Picture(first.where, first.regions, read)
+
+
+def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
+    """Return a line's picture, number of regions, and encoded boxes, if there are any, and features."""
+    fields = [_without_b(field) for field in line.rstrip(b"\r\n").split(b"\t")]
     with _damage_named(where):
-        if len(fields) not in _COLUMNS:
-            raise ValueError(f"{len(fields)} columns, wanted {' or '.join(map(str, _COLUMNS))}")
-        count, boxes, features = (fields[column] for column in _COLUMNS[len(fields)])
+        if len(fields) == 2 and fields[1].startswith(b"{"):
+            told = json.loads(fields[1])
+            count, boxes = told["num_boxes"], told.get("boxes")
+            boxes, features = boxes and boxes.encode(), told["features"].encode()
+        elif len(fields) not in _COLUMNS:
+            raise ValueError(
+                f"{len(fields)} columns, wanted {', '.join(map(str, _COLUMNS))}, or VinVL's JSON"
+            )
+        else:
+            places = _COLUMNS[len(fields)]
+            count, boxes, features = (None if at is None else fields[at] for at in places)
         regions = int(count)
-        if regions < 1 or len(boxes) != -(-16 * regions // 3) * 4:  # four letters for each three bytes
-            raise ValueError(f"{len(boxes)} letters for {regions} boxes")
-    return fields[0].decode("utf-8", "replace").strip(), regions, boxes, features
+        if regions < 1 or (boxes and len(boxes) != -(-16 * regions // 3) * 4):  # four letters for three bytes
+            raise ValueError(f"{len(boxes or b'')} letters for {regions} boxes")
+        bytes_each, rest = divmod(len(features) // 4 * 3 - features[-2:].count(b"="), 4 * regions)
+        if rest or not bytes_each or len(features) % 4:
+            raise ValueError(f"{len(features)} letters for the features of {regions} regions")
+    return fields[0].decode("utf-8", "replace").strip(), regions, boxes or None, features
+
+
+def _without_b(field: bytes) -> bytes:
+    """Return a field without what Python 3 writes around bytes: b'...'."""
+    quoted = re.fullmatch(rb"""\s*b(['"])(.*)\1\s*""", field, re.DOTALL)
+    return quoted[2] if quoted else field
 
 
 def _read_line(path: Path, begin: int, where: str) -> _Arrays:
     with path.open("rb") as file:
         file.seek(begin)
-        _, regions, *encoded = _fields_of(where, file.readline(LARGEST))
+        _, regions, boxes, features = _fields_of(where, file.readline(LARGEST))
     with _damage_named(where):
-        boxes, features = (np.frombuffer(base64.b64decode(text, validate=True), "<f4") for text in encoded)
-        return features.reshape(regions, -1), boxes.reshape(regions, 4)
+        decoded = [
+            None if text is None else np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+            for text in (features, boxes)
+        ]
+        first, second = decoded
+        assert first is not None
+        return first.reshape(regions, -1), None if second is None else second.reshape(regions, 4)
 
 
 def _read_files(path: Path, boxes: Path | None) -> _Arrays:
     features, own = _read_arrays(path)
-    return features, own if boxes is None else _read_arrays(boxes)[0]
+    return features, own if boxes is None else _upright_boxes(_read_arrays(boxes)[0])
 
 
 def _read_arrays(path: Path) -> _Arrays:
@@ -237,10 +298,26 @@ def _read_arrays(path: Path) -> _Arrays:
             with np.load(path, allow_pickle=False) as arrays:
                 found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
         features, boxes = (next(filter(found.__contains__, names), "") for names in (FEATURES, BOXES))
-        if not features or found[features].ndim != 2 or not len(found[features]):
+        held = None if not features else _upright(found[features])
+        if held is None or held.ndim != 2 or not len(held):
             shapes = {name: array.shape for name, array in found.items()}
             raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
-        return found[features], found.get(boxes)
+        return held, _upright_boxes(found[boxes]) if boxes else None
+
+
+def _upright(features: np.ndarray) -> np.ndarray:
+    """Return features with a row for each region; some share them the other way round, or as a batch."""
+    if features.ndim == 3 and len(features) == 1:
+        features = features[0]
+    turned = features.ndim == 2 and len(features) > LEAST and features.shape[1] <= MOST
+    return features.T if turned else features
+
+
+def _upright_boxes(boxes: np.ndarray) -> np.ndarray:
+    """Return boxes with a row for each region."""
+    if boxes.ndim == 3 and len(boxes) == 1:
+        boxes = boxes[0]
+    return boxes.T if boxes.ndim == 2 and len(boxes) == 4 and boxes.shape[1] != 4 else boxes
 
 
 @contextlib.contextmanager

@@ -17,15 +17,16 @@ import numpy as np
 
 from vsecore.arguments import Count
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE
 from vsecore.data.feature_rows import BLOCK, FeatureRows
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
-from vsecore.data.splits import Split
+from vsecore.data.splits import Split, caption_numbers
 from vsecore.typed import counted, short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
 CAPTION_IDS = "caption_ids"
 """Ends the name of the file with COCO's numbers of a split's captions, which CxC and ECCV Caption ask for."""
+CAPTION_COUNTS = "caption_counts"
+"""Ends the name of the file that says how many captions each picture has, if that is not five of each."""
 COUNTS = "counts"
 """Ends the name of the file that says how many elements each picture has, if not all have the same number."""
 
@@ -48,6 +49,7 @@ class Settings:
     """N; where pictures have different numbers, the largest."""
     feature_dim: Count
     captions_a_picture: Count
+    """Of the picture that has most."""
     pictures: dict[str, Count]
     picture_ids_sha256: dict[str, str]
     captions_sha256: dict[str, str] = field(default_factory=dict)
@@ -66,25 +68,23 @@ class Settings:
         """Return the settings for features of these splits; `others` are those that the captions do not give.
 
         Raises:
-            ValueError: the type is unknown, or a picture has other than five captions: only a caption's line
-                number says which picture it has.
+            ValueError: the type is unknown, or a picture has no captions, or they are in another order than
+                the pictures: only a caption's line number says which picture it has.
         """
         if others["dtype"] not in ("float16", "float32"):
             raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')
         if not caption_splits:
             raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
-        for name, split in caption_splits.items():
-            counts = np.bincount(split.owner, minlength=len(split.files))
-            if not np.array_equal(split.owner, np.repeat(np.arange(len(counts)), CAPTIONS_A_PICTURE)):
-                odd = int(np.argmax(counts != CAPTIONS_A_PICTURE))
+        counts = [np.bincount(split.owner, minlength=len(split.files)) for split in caption_splits.values()]
+        for one, (name, split) in zip(counts, caption_splits.items(), strict=True):
+            if not one.all() or (np.diff(split.owner) < 0).any():
+                odd = split.files[int(one.argmin())]
                 raise ValueError(
-                    f"split {name!r}: {split.files[odd]} has {counts[odd]} captions, but a folder of "
-                    f"features needs {CAPTIONS_A_PICTURE} in a row for each picture: leave it out, or give "
-                    "it that many"
+                    f"split {name!r}: {odd} has {one.min()} captions: wanted some, in the pictures' order"
                 )
         return cls(
             dataset=next(iter(caption_splits.values())).dataset,
-            captions_a_picture=CAPTIONS_A_PICTURE,
+            captions_a_picture=int(max(one.max() for one in counts)),
             pictures={name: len(split.files) for name, split in caption_splits.items()},
             picture_ids_sha256={n: lines_sha256(split.picture_ids) for n, split in caption_splits.items()},
             captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
@@ -109,6 +109,7 @@ def texts_of(
     """Return the text files that go beside the features of a split, each with what it must hold."""
     lines: dict[str, Sequence[object] | None] = {
         "ids": split.picture_ids,
+        CAPTION_COUNTS: caption_numbers(split.owner, len(split.picture_ids)) or None,
         CAPTION_IDS: split.caption_ids,
         COUNTS: None if counts is None else counts.tolist(),
         "caps": split.captions,
@@ -180,9 +181,10 @@ class Extraction:
         for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
             left.unlink()
         digests: dict[str, list[str]] = {}
-        for name, split in self.caption_splits.items():
-            if split.caption_ids is None:  # an old file would be about other captions
-                (self.folder / f"{name}_{CAPTION_IDS}.txt").unlink(missing_ok=True)
+        for name in self.caption_splits:
+            for kind in (CAPTION_IDS, CAPTION_COUNTS):  # an old file would be about other captions
+                if (path := self.folder / f"{name}_{kind}.txt") not in self._texts(name):
+                    path.unlink(missing_ok=True)
             for path, text in self._texts(name).items():
                 self._write(path, text)
             digests |= self.rows(name).digests()

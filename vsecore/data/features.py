@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.data import files
-from vsecore.data.annotations import CAPTIONS_A_PICTURE, DatasetName, expanded, read_lines
+from vsecore.data.annotations import DatasetName, expanded, read_lines
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import extract
 from vsecore.data.feature_folder import (
+    CAPTION_COUNTS,
     CAPTION_IDS,
     CHECKSUMS,
     COUNTS,
@@ -26,9 +27,10 @@ from vsecore.data.feature_folder import (
     texts_of,
 )
 from vsecore.data.feature_rows import first_not_finite
-from vsecore.data.karpathy import DataReport, lines_sha256
+from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
+from vsecore.data.known_words import look_at_words
 from vsecore.data.memory_map import MappedPictures
-from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, FeatureKind, Split
 from vsecore.typed import counted, short
 
 __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
@@ -48,6 +50,7 @@ class _Meta:
     backbone: str | None = None
     backbone_sha256: str = ""
     captions_a_picture: Annotated[int, Field(ge=1)] = CAPTIONS_A_PICTURE
+    """Where a split has no file of counts."""
     dtype: str | None = None
     elements: int | None = None
     feature_dim: int | None = None
@@ -159,6 +162,9 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
             _refuse_shared_pictures(folder, opened)
         if opened.keys() == names.keys():
             _dataset(folder, meta, opened, None)
+            facts, warnings = look_at_words({name: part.split for name, part in opened.items()})
+            report.facts += facts
+            report.warnings += warnings
     return report
 
 
@@ -242,7 +248,14 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
     caption_file, id_file = folder / f"{theirs}_caps.txt", folder / f"{theirs}_ids.txt"
     captions = _full_lines(caption_file)
     pictures, rows, each, repeats = whole, len(whole), meta.captions_a_picture, 1
-    if len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
+    numbers_of = _numbers(folder / f"{theirs}_{CAPTION_COUNTS}.txt", rows)
+    if numbers_of is not None:
+        if len(captions) != numbers_of.sum():
+            raise ValueError(
+                f"{caption_file} has {len(captions)} captions, and {theirs}_{CAPTION_COUNTS}.txt counts "
+                f"{numbers_of.sum()}: get the folder again, or extract it again"
+            )
+    elif len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
         pictures, each, repeats = whole[::REPEATS], REPEATS, REPEATS
     elif len(captions) != each * rows:
         raise ValueError(
@@ -250,9 +263,6 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
             f"wanted {each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} "
             "times); one of the two files may be cut off"
         )
-    counts = _lines_for(folder / f"{theirs}_{COUNTS}.txt", len(pictures), "pictures")
-    if counts and not all(line.isdecimal() for line in counts):
-        raise ValueError(f"{folder}: {theirs}_{COUNTS}.txt holds more than whole numbers: get it again")
     has_ids, identities = id_file.exists(), [str(row) for row in range(len(pictures))]
     if has_ids:
         identities = _picture_ids(id_file, len(pictures), {rows, len(captions)})
@@ -260,9 +270,9 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
         name=ours,
         pictures=pictures,
         captions=captions,
-        owner=np.repeat(np.arange(len(pictures)), each),
+        owner=np.repeat(np.arange(len(pictures)), each if numbers_of is None else numbers_of),
         picture_ids=identities,
-        picture_counts=None if counts is None else np.array(list(map(int, counts))),
+        picture_counts=_numbers(folder / f"{theirs}_{COUNTS}.txt", len(pictures)),
         caption_ids=_lines_for(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions), "captions"),
     )
     _compare_with_meta(whole, split, theirs, meta)
@@ -270,6 +280,14 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
     numbers = all(identity.isdecimal() and int(identity) <= most for identity in identities)
     names: Literal["given", "numbers"] = "numbers" if numbers else "given"
     return _Opened(split, whole, repeats, names if has_ids else "none")
+
+
+def _numbers(path: Path, pictures: int) -> np.ndarray | None:
+    """Return a whole number for each picture, (n,); None: there is no such file."""
+    lines = _lines_for(path, pictures, "pictures")
+    if lines and not all(line.isdecimal() and len(line) < 10 for line in lines):
+        raise ValueError(f"{path} holds more than whole numbers: get it again")
+    return None if lines is None else np.array(list(map(int, lines)))
 
 
 def _lines_for(path: Path, count: int, things: str) -> list[str] | None:
@@ -288,7 +306,7 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
     Consecutive lines must be equal, unless all lines of the file are different: then they number captions.
     """
     lines = _full_lines(path)
-    if len(lines) not in lengths | {pictures} or len(lines) % pictures:
+    if len(lines) != pictures and (len(lines) not in lengths or len(lines) % pictures):
         raise ValueError(f"{path} has {len(lines)} lines for {pictures} pictures: get it again")
     each = len(lines) // pictures
     identities = lines[::each]
@@ -320,11 +338,11 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
                 "extract it again"
             )
     counts = [] if split.picture_counts is None else split.picture_counts.tolist()
-    for field_name, names, lines in (
-        ("captions_sha256", f"{theirs}_caps.txt or {theirs}_ids.txt", [*split.picture_ids, *split.captions]),
-        ("counts_sha256", f"{theirs}_{COUNTS}.txt", map(str, counts)),
+    for field_name, names, digest in (
+        ("captions_sha256", f"{theirs}_caps.txt or {theirs}_ids.txt", captions_sha256(split)),
+        ("counts_sha256", f"{theirs}_{COUNTS}.txt", lines_sha256(map(str, counts))),
     ):
-        if getattr(meta, field_name).get(theirs) not in (None, lines_sha256(lines)):
+        if getattr(meta, field_name).get(theirs) not in (None, digest):
             raise ValueError(
                 f"{whole.path.with_name(names)} does not match {META}: extract again, or get the folder "
                 f'again; if you changed it on purpose, delete "{field_name}" in {META}'

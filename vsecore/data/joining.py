@@ -10,7 +10,7 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.feature_folder import META
 from vsecore.data.features import BLOCK, open_precomp, write_split
-from vsecore.data.karpathy import lines_sha256
+from vsecore.data.karpathy import captions_sha256
 from vsecore.data.splits import Split
 
 
@@ -69,7 +69,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         "feature_dim": sum(dataset.feature_dim for dataset in datasets),
         "captions_a_picture": len(datasets[0].train.captions) // len(datasets[0].train),
         "pictures": {name: len(split) for name, split in splits.items()},
-        "captions_sha256": {n: lines_sha256(s.picture_ids, s.captions) for n, s in splits.items()},
+        "captions_sha256": {n: captions_sha256(s) for n, s in splits.items()},
     }
     with files.write_atomically(out / META, "w") as file:  # last: it marks the folder as whole
         json.dump(meta, file, indent=2)

@@ -1,6 +1,7 @@
 """Read photographs from files, and bring them to the size that a network reads."""
 
 import contextlib
+import importlib
 import struct
 import warnings
 from pathlib import Path
@@ -8,8 +9,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+FORMATS = ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"]
 """Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
+
+HEIC_SUFFIXES: set[str] = set()
+"""The endings of phones' pictures, if the extra `heic` is installed; its library decodes them."""
+with contextlib.suppress(ImportError):
+    pillow_heif = importlib.import_module("pillow_heif")
+    pillow_heif.register_heif_opener()
+    FORMATS.append("HEIF")
+    HEIC_SUFFIXES.update((".heic", ".heif", ".hif"))
 
 # What Pillow raises for a damaged file depends on the format and on the damage.
 _DAMAGE = (
@@ -73,6 +82,8 @@ def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
             if at_least is not None:
                 picture.draft("RGB", (at_least, at_least))
             return _upright(picture)
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path} is too large to be read ({error}): save it smaller") from None
     except _DAMAGE as error:
         raise ValueError(
             f"{path} cannot be read as a picture ({error}): get the file again, or save it as JPEG or PNG"

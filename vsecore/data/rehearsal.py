@@ -15,11 +15,11 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.arguments import checked
-from vsecore.data.annotations import CAPTIONS_A_PICTURE as CAPTIONS
 from vsecore.data.feature_folder import META
 from vsecore.data.features import BLOCK, open_precomp, write_split
 from vsecore.data.files import write_atomically
 from vsecore.data.noise import noise
+from vsecore.data.splits import CAPTIONS_A_PICTURE as CAPTIONS
 from vsecore.data.splits import Dataset, FeatureKind, Split
 
 Collection = Literal["coco", "flickr30k", "flickr8k"]

@@ -33,8 +33,16 @@ class Pictures(Protocol):
         """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
 
 
+CAPTIONS_A_PICTURE = 5
+"""The published collections have at least so many; of those with more, the first five are used."""
 LONGEST_CAPTION = 10_000
 """In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
+
+
+def caption_numbers(owner: np.ndarray, pictures: int) -> list[int]:
+    """Return how many captions each picture has; [] if each has five, as in the published collections."""
+    counts = np.bincount(owner, minlength=pictures)
+    return [] if (counts == CAPTIONS_A_PICTURE).all() else counts.tolist()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

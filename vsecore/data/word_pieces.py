@@ -43,6 +43,9 @@ class PieceTokenizer(Tokenizer):
     def numbers_of(self, captions: list[str]) -> list[list[int]]:
         return [row.ids or [self.unknown] for row in self._pieces.encode_batch(captions)]
 
+    def is_cut(self, caption: str) -> bool:
+        return bool(self._pieces.encode(caption).overflowing)
+
     def words_of(self, caption: str) -> list[tuple[str, list[int]]]:
         """Return the words of a caption, which run from one space or punctuation mark to the next."""
         read, places = self._pieces.encode(caption), dict[int, list[int]]()

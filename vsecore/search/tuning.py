@@ -9,22 +9,20 @@ the same vector.
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from vsecore.data.files import digest_of, read_text
-from vsecore.data.karpathy import CaptionSplit
+from vsecore.data.annotations import expanded, read_annotations
+from vsecore.data.karpathy import CaptionSplit, find_unreadable, load_karpathy
+from vsecore.data.known_words import Known, warnings_of
+from vsecore.data.own_captions import copies
 from vsecore.data.photographs import from_files
-from vsecore.data.picture_files import open_picture
-from vsecore.data.splits import LONGEST_CAPTION, Dataset, Split
+from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
@@ -33,7 +31,7 @@ from vsecore.scoring import encode
 from vsecore.search.engine import Engine
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
-from vsecore.typed import short
+from vsecore.typed import counted
 
 SPLITS = ("train", "dev", "test")
 FEWEST = 20
@@ -44,8 +42,8 @@ LEARNED = 90.0
 """R@1 in percent that a model must reach on pairs that it may learn by heart."""
 COLLAPSED = 0.998
 """Mean cosine of different pictures above which a model tells no two of them apart."""
-SAME = 3.0
-"""Mean difference of two pictures' small copies, of 255 levels, below which they are the same picture."""
+TELLING = 20
+"""Test pictures below which no rsum is told: among ten, anything is found among the first ten."""
 
 
 class _LearnedError(Exception):
@@ -57,8 +55,8 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
 
     Args:
         path: a CSV in UTF-8 with the columns `file` and `caption`, a line for each caption, and perhaps
-            `split`: train, dev or test for every line. Without it, a tenth of the pictures becomes dev and
-            a tenth test; which ones depends on their bytes alone. Copies of a picture stay in one split.
+            `split` (see `own_captions`). Without it, a tenth of the pictures becomes dev and a tenth test;
+            which ones depends on their bytes alone. Copies of a picture stay in one split.
         pictures: the folder in which the files are.
 
     Returns:
@@ -69,25 +67,20 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
         ValueError: it is damaged; a line lacks something; a file is outside the folder, or cannot be read as
             a picture; there are too few pictures; or a picture stands in two splits.
     """
-    path, root = Path(path).expanduser(), Path(pictures).expanduser().resolve()
-    captions, split_of = _read_lines(path, root)
-    if len(captions) < FEWEST:
-        raise ValueError(f"{path} has captions of {len(captions)} pictures: wanted at least {FEWEST}")
-    groups = _copies(list(captions))
-    if split_of:
-        _refuse_leakage(groups, split_of)
-    else:
-        split_of = _share_out(groups)
-    made = {}
-    for name in SPLITS:
-        own = [file for file in captions if split_of[file] == name]
-        if len(own) < 2:
-            raise ValueError(f"{path} has {len(own)} pictures in {name}: wanted at least 2 in each split")
-        sentences = [caption for file in own for caption in captions[file]]
-        owner = np.repeat(np.arange(len(own)), [len(captions[file]) for file in own])
-        ids = [file.relative_to(root).as_posix() for file in own]
-        made[name] = CaptionSplit(name, path.stem, own, sentences, owner, ids)
-    return made
+    path = Path(path).expanduser()
+    if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
+        raise ValueError(f"{path} has captions of {count} pictures: wanted at least {FEWEST}")
+    splits = load_karpathy(pictures, path)
+    for name, split in splits.items():
+        if len(split.files) < 2:
+            raise ValueError(
+                f"{path} has {len(split.files)} pictures in {name}: wanted at least 2 in each split"
+            )
+        for broken in find_unreadable(split.files).values():
+            raise ValueError(broken)
+    split_of = {file: name for name, split in splits.items() for file in split.files}
+    _refuse_leakage(copies(list(split_of), sure=True), split_of)
+    return {name: replace(split, dataset=path.stem) for name, split in splits.items()}
 
 
 def tune(
@@ -123,10 +116,15 @@ def tune(
     """
     recipe, weights = _beginning(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
-    recipe = replace(recipe, training=replace(recipe.training, learning_rate=rate, epochs=epochs))
+    batch_size = min(recipe.training.batch_size, len(splits["train"].files))
+    settings: dict[str, Any] = {"learning_rate": rate, "epochs": epochs, "batch_size": batch_size}
+    recipe = replace(recipe, training=replace(recipe.training, **settings))
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
-    before = evaluate_split(engine.model, data.test, tokenizer)
-    tell(f"before: test rsum {before['rsum']:.1f} on {len(data.test)} pictures")
+    for warning in warnings_of({name: Known.of(tokenizer, split.captions) for name, split in splits.items()}):
+        tell(f"warning: {warning}")
+    if cut := [text for split in splits.values() for text in split.captions if tokenizer.is_cut(text)]:
+        tell(f"note: {counted(cut, 'caption')} longer than the model reads: cut at their end")
+    tell(f"before: {_told(engine.model, data.test, tokenizer)}")
     if not (resume and (Path(folder) / CHECKPOINT).is_file()):  # a run that has begun has passed it
         found = check_overfit(recipe, data.train, tokenizer, weights, seed=seed)
         tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
@@ -136,16 +134,23 @@ def tune(
     def after_epoch(event: Event) -> None:
         if event.metrics is not None:
             refuse_collapse(event.model, some, tokenizer)
-            tell(f"epoch {event.epoch + 1}: dev rsum {event.metrics['rsum']:.1f}")
+            found = f"dev rsum {event.metrics['rsum']:.1f}" if len(data.dev) >= TELLING else "done"
+            tell(f"epoch {event.epoch + 1}: {found}")
 
     options: dict[str, Any] = {"folder": folder, "resume": resume, "seed": seed, "callback": after_epoch}
     run = fit(recipe, data, tokenizer=tokenizer, weights=weights, **options)
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
         keep_source(engine.source, folder)
-    after = evaluate_split(run.model, data.test, tokenizer)
-    tell(f"after: test rsum {after['rsum']:.1f}")
+    tell(f"after: {_told(run.model, data.test, tokenizer)}")
     return run
+
+
+def _told(model: VSE, test: Split, tokenizer: Tokenizer) -> str:
+    """Say how good a model is, if there are enough pictures to say it."""
+    if len(test) < TELLING:
+        return f"no rsum, since {len(test)} test pictures say nothing (wanted {TELLING} or more)"
+    return f"test rsum {evaluate_split(model, test, tokenizer)['rsum']:.1f} on {len(test)} pictures"
 
 
 def check_overfit(
@@ -249,55 +254,6 @@ def _dataset(engine: Engine, splits: dict[str, CaptionSplit]) -> Dataset:
     return Dataset(splits["train"].dataset, train, dev, test, engine.backbone.kind)
 
 
-def _read_lines(path: Path, root: Path) -> tuple[dict[Path, list[str]], dict[Path, str]]:
-    """Return the captions of each picture, and its split if the CSV says so."""
-    captions: dict[Path, list[str]] = {}
-    split_of: dict[Path, str] = {}
-    try:
-        text = read_text(path).decode("utf-8-sig")
-        lines = csv.DictReader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
-        rows = [(f"{path}, line {lines.line_num}", row) for row in lines]
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a CSV in UTF-8 ({error}): save it again as one") from None
-    columns = lines.fieldnames or ()
-    if not {"file", "caption"} <= set(columns):
-        raise ValueError(f"{path} has the columns {short(', '.join(columns))}: wanted file and caption")
-    for line, row in rows:
-        name, caption = (row["file"] or "").strip(), " ".join((row["caption"] or "").split())
-        file, split = (root / name).resolve(), (row.get("split") or "").strip()
-        if not name or not caption or len(caption) > LONGEST_CAPTION:
-            raise ValueError(
-                f"{line}: file is {short(name)} and caption {short(caption)}: wanted both, and at most "
-                f"{LONGEST_CAPTION} characters"
-            )
-        if not file.is_relative_to(root):
-            raise ValueError(f"{line}: {short(name)} is outside {root}")
-        if not file.is_file():
-            raise FileNotFoundError(f"{line}: no picture {file}")
-        if "split" in columns and split not in SPLITS:
-            raise ValueError(f"{line}: split is {short(split)}: wanted train, dev or test")
-        if split and split_of.setdefault(file, split) != split:
-            raise ValueError(f"split leakage: {line}: {name} is in {split} and in {split_of[file]}: one only")
-        captions.setdefault(file, []).append(caption)
-    return captions, split_of
-
-
-def _copies(files: Sequence[Path]) -> list[list[Path]]:
-    """Group files that show the same picture: the same bytes, or saved again at another size or quality."""
-    small = np.stack(
-        [np.asarray(open_picture(file, at_least=32).resize((16, 16)), np.float32).ravel() for file in files]
-    )  # (n, 768)
-    squares = np.square(small).sum(1)  # (n,)
-    group = np.arange(len(files))
-    for start in range(0, len(files), 1024):
-        block = small[start : start + 1024]
-        gaps = squares[start : start + 1024, None] + squares - 2 * block @ small.T  # (b, n)
-        for row, column in zip(*np.nonzero(gaps <= SAME**2 * small.shape[1]), strict=True):
-            if start + row < column:
-                group[group == group[column]] = group[start + row]
-    return [[files[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]
-
-
 def _refuse_leakage(groups: Sequence[Sequence[Path]], split_of: dict[Path, str]) -> None:
     leaks = [group for group in groups if len({split_of[file] for file in group}) > 1]
     if leaks:
@@ -308,13 +264,3 @@ def _refuse_leakage(groups: Sequence[Sequence[Path]], split_of: dict[Path, str])
             f"picture ({len(leaks)} such pictures): put all copies of one into one split, or leave that "
             "column out"
         )
-
-
-def _share_out(groups: Sequence[Sequence[Path]]) -> dict[Path, str]:
-    """Give a tenth of the pictures, at least two, to dev and to test; copies stay together."""
-    wanted = max(2, round(sum(map(len, groups)) / 10))
-    made: dict[str, list[Path]] = {"test": [], "dev": [], "train": []}
-    for group in sorted(groups, key=lambda group: min(sha256(digest_of(file)).digest() for file in group)):
-        name = next((name for name in ("test", "dev") if len(made[name]) < wanted), "train")
-        made[name].extend(group)
-    return {file: name for name, files in made.items() for file in files}

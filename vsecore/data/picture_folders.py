@@ -1,0 +1,169 @@
+"""The picture files below a folder, as people's folders are: with links, trash and thumbnails."""
+
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+"""The endings of picture files that are read."""
+OTHERS = {
+    *(
+        ".heic",
+        ".heif",
+        ".hif",
+        ".avif",
+        ".jp2",
+        ".j2k",
+        ".jpx",
+        ".jxl",
+        ".jxr",
+        ".psd",
+        ".xcf",
+        ".svg",
+        ".eps",
+    ),
+    *(".ai", ".tga", ".ppm", ".pgm", ".exr", ".hdr", ".ico", ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".crw"),
+    *(".arw", ".sr2", ".srf", ".raf", ".orf", ".rw2", ".pef", ".srw", ".x3f", ".3fr", ".iiq", ".erf", ".kdc"),
+}
+"""Endings of pictures that are not."""
+NOT_PEOPLES = {
+    *("@eadir", "@tmp", "@__thumb", "@recycle", "@recently-snapshot", "@sharebin", "@synoeastream"),
+    *("@synoresource", "#recycle", "#snapshot", "$recycle.bin", "recycler", "recycled", "__macosx"),
+    *("system volume information", "lost+found", "found.000"),
+}
+"""Folders in which systems keep thumbnails, what was deleted, and notes of their own; in lower case."""
+
+
+def name_key(name: str) -> str:
+    """Return a name in Unicode's composed form (NFC): systems write the same é as one character or as two."""
+    return unicodedata.normalize("NFC", name)
+
+
+@dataclass
+class Listing:
+    """What is below a folder."""
+
+    pictures: list[Path] = field(default_factory=list)
+    """Files with the endings of pictures, in order."""
+    others: Counter[str] = field(default_factory=Counter)
+    """How many pictures there are in formats that are not read, by their ending."""
+    systems: list[Path] = field(default_factory=list)
+    """Folders of thumbnails or trash, which were not opened."""
+    excluded: int = 0
+    """How many files and folders the caller excluded."""
+    unreadable: dict[Path, str] = field(default_factory=dict)
+    """Folders that cannot be opened, and why."""
+
+    def notes(self) -> list[str]:
+        """Say what was left out, a sentence each."""
+        said = [f"{folder} cannot be read ({why})" for folder, why in self.unreadable.items()]
+        if self.systems:
+            names = ", ".join(sorted({path.name for path in self.systems}))
+            said.append(f"{_many(len(self.systems), 'folder')} of thumbnails, trash or the system ({names})")
+        if self.others:
+            kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(self.others.items()))
+            hint = ""
+            if self.others.keys() & {".heic", ".heif", ".hif"}:
+                hint = "; for HEIC: pip install 'vsecore[heic]'"
+            said.append(
+                f"{kinds}: not among the formats that are read (JPEG, PNG, WebP, BMP, GIF, TIFF){hint}"
+            )
+        if self.excluded:
+            said.append(f"{_many(self.excluded, 'file')} or folders, as excluded")
+        return said
+
+
+def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = ()) -> Listing:
+    """List the pictures in a folder and its folders; hidden ones are left out.
+
+    Links to folders are followed, each real folder once, and a folder that cannot be opened stops nothing.
+
+    Args:
+        root: a folder.
+        own: a folder below it that is not entered.
+        exclude: patterns such as "*.png" or "drafts", of a file's or folder's name or its path below root.
+    """
+    found, patterns = Listing(), [name_key(pattern).casefold().rstrip("/") for pattern in exclude]
+    real = Path(os.path.realpath(root))
+    visited = {_identity(parent) for parent in (real, *real.parents)}  # a link to these would lead round
+
+    def unwanted(path: Path) -> bool:
+        below = name_key(path.relative_to(root).as_posix()).casefold()
+        return any(fnmatchcase(below, p) or fnmatchcase(below.rpartition("/")[2], p) for p in patterns)
+
+    def enter(folder: Path, linked: list[Path]) -> None:
+        try:
+            with os.scandir(folder) as opened:
+                entries = sorted(opened, key=lambda entry: entry.name)
+        except OSError as error:
+            found.unreadable[folder] = error.strerror or str(error)
+            return
+        for entry in entries:
+            path = folder / entry.name
+            if entry.name.startswith(".") or path == own:
+                continue
+            if patterns and unwanted(path):
+                found.excluded += 1
+            elif not _is_folder(entry):
+                suffix = path.suffix.lower()
+                if suffix in readable_suffixes():
+                    found.pictures.append(path)
+                elif suffix in OTHERS:
+                    found.others[suffix] += 1
+            elif entry.name.casefold() in NOT_PEOPLES:
+                found.systems.append(path)
+            elif entry.is_symlink():
+                linked.append(path)  # after the real folders, so that what is here keeps its own name
+            else:
+                visit(path, linked)
+
+    def visit(folder: Path, linked: list[Path]) -> None:
+        try:
+            identity = _identity(folder)
+        except OSError as error:
+            found.unreadable[folder] = error.strerror or str(error)
+            return
+        if identity not in visited:
+            visited.add(identity)
+            enter(folder, linked)
+
+    _until_empty(enter, visit, root)
+    found.pictures.sort()
+    return found
+
+
+def readable_suffixes() -> set[str]:
+    """Return the endings that are read here: with the extra `heic`, those of phones too."""
+    from vsecore.data.picture_files import HEIC_SUFFIXES
+
+    return SUFFIXES | HEIC_SUFFIXES
+
+
+def _until_empty(
+    enter: Callable[[Path, list[Path]], None], visit: Callable[[Path, list[Path]], None], root: Path
+) -> None:
+    """Enter the root, then the links that were found, and those found behind them."""
+    waiting: list[Path] = []
+    enter(root, waiting)
+    while waiting:
+        visit(waiting.pop(0), waiting)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that cannot be followed: reading the file says why
+        return False
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _many(count: int, kind: str) -> str:
+    return f"{count} {kind}{'s' if count > 1 else ''}"
