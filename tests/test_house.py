@@ -37,6 +37,7 @@ CALLED = {
     "mypy": ("Makefile", "mypy"),
     "nbval": ("Makefile", "--nbval"),
     "papermill": ("notebooks/course/batch.py", '"papermill"'),
+    "pillow-heif": ("vsecore/data/picture_files.py", "pillow_heif"),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
     "pytest-cov": ("Makefile", "--cov"),
     "pytest-xdist": ("Makefile", "pytest -n 2"),
