@@ -639,6 +639,14 @@ def three_ideas() -> None:
     assert (made.image.pool, made.losses) == (get("2ad_region_gru").image.pool, get("2ad_region_gru").losses)
 
 
+def first_pictures() -> None:
+    generator = torch.Generator().manual_seed(7)
+    owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
+    scores = torch.rand(7, 35, generator=generator)
+    own, true = taught("17")["found_first"](scores.argmax(0), owner, torch.ones(35, 7) > 0)
+    assert own == pytest.approx(evaluation.evaluate(scores, owner)["t2i_r1"]) and true == 100
+
+
 def worse_of_two_ranks() -> None:
     generator = torch.Generator().manual_seed(7)
     owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
@@ -741,6 +749,7 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("04", "holm"): holms_correction,
     ("04", "verdict"): verdicts_of_one_measure,
     ("17", "combine"): three_ideas,
+    ("17", "found_first"): first_pictures,
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
     ("02", "Regions"): regions_of_pictures,

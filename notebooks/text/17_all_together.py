@@ -583,7 +583,8 @@ check("17.explore", (your_expectation, your_finding))
 # | --- | --- | --- |
 # | a system as a row of choices | `combine` | `vsecore.recipes.Recipe` |
 # | a fair rate for each system | the figure of rates | `vsecore.experiments.tuning` |
-# | which picture is true | `truth`, `without` | `vsecore.scenes.relevance` |
+# | R@1 from text to picture | `found_first` | `vsecore.evaluation.evaluate` |
+# | which picture is true | `truth` | `vsecore.scenes.relevance` |
 #
 # ## Summary
 #
