@@ -1,12 +1,9 @@
 """The search in the book: its JavaScript against PyTorch, in a browser with the network cut."""
 
-import base64
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Page
@@ -14,8 +11,10 @@ from torch import Tensor
 
 from course.batch import CourseError
 from course.engine import first_engine
+from course.explainer import lay_explainer
+from course.explainer.laying import FIRST_EXAMPLES as EXAMPLES
 from coursebook.browser import browser, find_chromium, open_page
-from coursebook.live import EXAMPLES, PLACE, lay_live, packed, put_search_first
+from coursebook.live import PLACE, put_search_first
 from vsecore import scenes
 from vsecore.data.words import tokenize
 from vsecore.paths import ROOT
@@ -41,7 +40,7 @@ ODD = [
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with nothing but the search, and what the book lays beside it."""
     folder = tmp_path_factory.mktemp("live")
-    lay_live(folder / "live")
+    lay_explainer(folder / "explainer", ())
     shutil.copytree(ROOT / "book" / "_static", folder / "_static")
     (folder / "page.html").write_text(
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Search</title>'
@@ -90,7 +89,10 @@ def test_a_hundred_queries_find_the_same_ten_pictures(page: Page, index: Tensor)
     assert len(queries) == 100
     wanted = scores_of(queries, index)
     got = torch.tensor(
-        page.evaluate("(queries) => queries.map((query) => [...vseLive.engine.scores(query)])", queries)
+        page.evaluate(
+            "(queries) => queries.map((query) => [...vseLive.engine.scores(vseLive.engine.readText(query))])",
+            queries,
+        )
     )
     assert (got - wanted).abs().max() < 1e-2
     first = page.evaluate(
@@ -102,7 +104,7 @@ def test_a_hundred_queries_find_the_same_ten_pictures(page: Page, index: Tensor)
 def test_words_are_pythons(page: Page) -> None:
     letters = "".join(chr(code) for code in range(32, 0x3000) if chr(code).isprintable())
     texts = [*ODD, *letters, letters]
-    assert page.evaluate("(texts) => texts.map(vseLive.tokenize)", texts) == [
+    assert page.evaluate("(texts) => texts.map(vseMaths.tokenize)", texts) == [
         tokenize(text) for text in texts
     ]
 
@@ -118,26 +120,6 @@ def test_a_query_takes_less_than_50_milliseconds(page: Page) -> None:
         query,
     )
     assert sorted(took)[len(took) // 2] < 50
-
-
-def test_it_is_small_and_comes_out_the_same_each_time(folder: Path, tmp_path: Path) -> None:
-    laid = sorted((folder / "live").iterdir())
-    assert sum(file.stat().st_size for file in laid) < 6_000_000
-    lay_live(tmp_path / "again")
-    assert [file.read_bytes() for file in laid] == [
-        file.read_bytes() for file in sorted((tmp_path / "again").iterdir())
-    ]
-
-
-def test_a_matrix_is_packed_to_a_few_millionths() -> None:
-    matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
-    matrix[2] = 0
-    parts = json.loads(json.dumps(packed(matrix)))
-    coarse, fine = (
-        np.frombuffer(base64.b64decode(parts[name]), np.int8).reshape(5, 7) for name in ("coarse", "fine")
-    )
-    back = torch.tensor((coarse + fine / 254) * np.array(parts["scale"])[:, None])
-    assert (back - matrix).abs().max() < 1e-4 * matrix.abs().max()
 
 
 def test_a_sentence_is_typed_and_searched_by_keys_alone(page: Page) -> None:
@@ -200,7 +182,7 @@ def test_a_missing_script_is_told(folder: Path, page: Page, tmp_path: Path) -> N
     assert page.context.browser is not None
     broken = open_page(page.context.browser)
     broken.goto((tmp_path / "page.html").as_uri())
-    broken.get_by_text("live/engine.js is missing").wait_for()
+    broken.get_by_text("explainer/maths.js is missing").wait_for()
     broken.context.close()
 
 

@@ -30,6 +30,7 @@ for command in (
     runs.train,
     evaluation.evaluate,
     runs.mine,
+    runs.export,
     experiments.baselines,
     experiments.experiment,
     experiments.compare,

@@ -22,12 +22,13 @@ import yaml
 from PIL import Image
 
 from course.batch import CourseError, notebooks
+from course.explainer import lay_explainer
 from course.grading.parts import key_of
 from course.grading.plain import facts_of, key_of_label
 from coursebook.costs import lay_costs
 from coursebook.evidence import lay_evidence
 from coursebook.instructor import instructor_page
-from coursebook.live import lay_live, put_search_first
+from coursebook.live import put_search_first
 from vsecore import scenes
 from vsecore.paths import ROOT
 
@@ -70,7 +71,7 @@ def lay_book(executed: Path, source: Path) -> None:
     lay_evidence(source / "evidence")
     lay_costs(source / "evidence")
     lay_widgets(source / "_extra" / "widgets")
-    lay_live(source / "_extra" / "live")
+    lay_explainer(source / "_extra" / "explainer")
     instructors = source / "instructor.md"
     instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")
     configure(source / "_config.yml", repository_of(ROOT))

@@ -1,0 +1,185 @@
+"""The explainer: the book's page on which a sentence finds its picture, with systems that run in the page.
+
+A page that is opened as a file may load scripts and pictures and nothing else, so all that it needs is
+written as scripts: systems, the pictures' features, and what is true of which picture. What computes and
+draws stands in `page`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from IPython.display import IFrame
+from PIL import Image
+
+from course.engine import FIRST_RECIPE, first_engine
+from course.explainer import trained
+from vsecore import scenes
+from vsecore.data.splits import FeatureKind, Split
+from vsecore.export import exported, index, packed, script_name, write_script
+from vsecore.paths import ROOT
+from vsecore.scenes import grammar
+from vsecore.scenes.build import boxes_of
+from vsecore.training import Run
+
+SCRIPTS = Path(__file__).with_name("page")
+FIRST_EXAMPLES = (
+    "two boats on the lake",
+    "a red kite above the beach",
+    "a girl holding a balloon",
+    "a snowman beside a tree",
+    "three sheep on the farm",
+    "a yellow bus in the street",
+)
+"""What the buttons ask. The page says of which pictures these are true; other sentences it cannot parse."""
+ORDER = ("a man to the left of a woman", "a woman to the left of a man")
+"""One sentence and the same words in another order."""
+EXAMPLES = (*FIRST_EXAMPLES, *ORDER)
+CHUNK = 25
+"""Pictures whose features come in one script."""
+SIDE = 112
+ALIKE: dict[str, tuple[str, ...]] = {
+    "colours": tuple(words[0] for words in grammar.COLOUR_WORDS.values()),
+    "things": tuple(
+        names[0][0] for noun, names in grammar.NOUN_WORDS.items() if " " not in names[0][0] and noun != "palm"
+    ),
+    "several things": tuple(
+        names[0][1] for noun, names in grammar.NOUN_WORDS.items() if " " not in names[0][1] and noun != "palm"
+    ),
+    "numbers": ("two", "three", "four"),
+    "sizes": ("small", "large"),
+    "sides": ("left", "right"),
+    "relations": ("above", "below", "beside", "behind"),
+    "places": ("beach", "park", "street", "harbour", "farm", "lake"),
+}
+"""Words that may stand in each other's place."""
+
+
+def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -> None:
+    """Write everything that the explainer loads into a folder. The same weights give the same bytes.
+
+    Args:
+        folder: it must not exist.
+        names: which of `trained.SYSTEMS`; the first engine, which the search takes, comes in any case.
+
+    Raises:
+        FileNotFoundError: a file of a system is missing.
+        ValueError: one is damaged, or a part of a system has no JavaScript twin.
+    """
+    part = folder.with_name(f".{folder.name}.part")  # whole or not at all
+    shutil.rmtree(part, ignore_errors=True)
+    _lay(part, tuple(names))
+    part.rename(folder)
+
+
+def _lay(folder: Path, names: Sequence[str]) -> None:
+    shutil.copytree(SCRIPTS, folder)
+    tests: dict[FeatureKind, Split] = {
+        kind: scenes.load(train=1, dev=1, features=kind).test for kind in ("grid", "region")
+    }
+    write_script(folder, "world", world(names))
+    first, vocabulary = first_engine()
+    write_script(folder, "first", exported(first, FIRST_RECIPE, vocabulary, tests["grid"], "First engine"))
+    for name in names:
+        recipe, model, words = trained.recipe_of(name), trained.load(name), trained.vocabulary(name)
+        own = tests[recipe.features]
+        if trained.SYSTEMS[name].kind != "mark":
+            write_script(folder, name, exported(model, recipe, words, own))
+            continue
+        tagged, bare, spoken = trained.marked(own)
+        more = {"bare": index(model, bare, words)["index"], "spoken": spoken}
+        write_script(folder, name, exported(model, recipe, words, tagged) | more)
+    for kind, split in tests.items():
+        lay_features(folder, kind, split)
+    (folder / "pictures").mkdir()
+    for row, pixels in enumerate(scenes.pixels("test")):
+        Image.fromarray(pixels).save(folder / "pictures" / f"{row}.webp", quality=75)
+
+
+def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
+    """Open a run of your own in the explainer, beside the course's systems.
+
+    Args:
+        run: trained on scenes, with `fit` or `lesson.trained`.
+        name: what its button says.
+        height: of the frame, in pixels.
+
+    Raises:
+        ValueError: a part of the system has no JavaScript twin, or it was trained on photographs.
+    """
+    recipe = run.recipe
+    if run.data["name"] != "scenes":
+        raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
+    test = scenes.load(train=1, dev=1, features=recipe.features).test
+    content = exported(run.model.cpu(), recipe, run.tokenizer, test, name)
+    folder = ROOT / "build" / "explainer"
+    if not folder.is_dir():
+        lay_explainer(folder)
+    path = write_script(folder, script_name(name), content)
+    return IFrame(f"{Path(os.path.relpath(folder)).as_posix()}/index.html?run={path.stem}", "100%", height)
+
+
+def lay_features(folder: Path, kind: str, split: Split) -> None:
+    """Write what the picture encoders read, in eight bits, some pictures a script."""
+    counts = split.picture_counts
+    for start in range(0, len(split), CHUNK):
+        rows = range(start, min(start + CHUNK, len(split)))
+        block = torch.from_numpy(np.asarray(split.pictures[np.arange(rows.start, rows.stop)], np.float32))
+        sizes = [block.shape[1] if counts is None else int(counts[row]) for row in rows]
+        parts = packed(torch.cat([picture[:size] for picture, size in zip(block, sizes, strict=True)]))
+        parts.pop("fine", None)
+        write_script(folder, f"{kind}-{start // CHUNK}", {"features": parts, "counts": sizes})
+
+
+def systems(names: Iterable[str]) -> list[tuple[str, str, str, str]]:
+    """Return each system's name, title, kind, and what the page says of it."""
+    told = []
+    for name in names:
+        shown = trained.SYSTEMS[name]
+        record, epochs = trained.measured(name), trained.recipe_of(name).training.epochs
+        result = f", which brought it to an rsum of {record.metrics['rsum']:.0f}" if record else ""
+        told.append((name, shown.title, shown.kind, f"{shown.about} Trained for {epochs} epochs{result}."))
+    return told
+
+
+def world(names: Iterable[str]) -> dict[str, object]:
+    """Return the test pictures' captions and boxes, and of which pictures each sentence of ours is true."""
+    made = scenes.pictures("test")
+    drawn = [picture.scene for picture in made]
+    captions = [caption for picture in made for caption in picture.captions]
+    relevance = scenes.relevance(captions, drawn)  # (Nc, Ni)
+    asked = {}
+    for sentence in dict.fromkeys(one for example in EXAMPLES for one in (example, *changed(example))):
+        try:
+            form = scenes.parse(sentence)
+        except ValueError:
+            continue  # "three sheep" with another word may be no sentence of the world
+        asked[sentence] = [row for row, scene in enumerate(drawn) if scenes.holds(form, scene)]
+    return {
+        "captions": [[caption.text for caption in picture.captions] for picture in made],
+        "truth": [np.flatnonzero(row).tolist() for row in relevance],
+        "asked": asked,
+        "examples": EXAMPLES,
+        "first": len(FIRST_EXAMPLES),
+        "order": ORDER,
+        "negatives": [row for row in range(3, len(captions), 35) if 3 <= relevance[row].sum() <= 20],
+        "systems": systems(names),
+        "alike": ALIKE,
+        "boxes": [(boxes_of(scene) / SIDE).tolist() for scene in drawn],
+        "things": [["the whole picture", *(thing.kind for thing in scene.things)] for scene in drawn],
+        "chunk": CHUNK,
+    }
+
+
+def changed(sentence: str) -> Iterator[str]:
+    """Yield the sentence with one of its words replaced, as a click on the word replaces it."""
+    for word in dict.fromkeys(re.findall(r"\w+", sentence)):
+        for group in ALIKE.values():
+            if word in group:
+                yield from (re.sub(rf"\b{word}\b", other, sentence) for other in group if other != word)

@@ -1,0 +1,235 @@
+"""The small systems that the explainer opens. `python -m course.explainer.trained` trains them anew.
+
+All read the same scenes with the same words. They are trained for minutes, so what they show is how each
+works, and not how good its paper is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from course.marks import Marks
+from vsecore import records, scenes
+from vsecore.data.files import write_atomically
+from vsecore.data.sentence_targets import with_targets
+from vsecore.data.splits import Dataset, Split
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.model import VSE
+from vsecore.paths import assets, results
+from vsecore.recipes import Recipe, get
+from vsecore.training import evaluate_split, fit
+
+FOLDER = assets() / "explainer"
+RECORDS = results() / "explainer"
+WIDTHS = {"grid": 144, "region": 246}
+"""The widths of the scenes' features."""
+
+SCALE: dict[str, Any] = {
+    "dim": 96,
+    "text.encoder.word_dim": 64,
+    "training.epochs": 3,
+    "training.batch_size": 64,
+    "training.batches": "pairs",
+    "training.learning_rate": 2e-3,
+    "training.warmup_steps": 0,
+    "training.schedule": "cosine",
+}
+_SLOTS = {
+    f"{side}.pool.{option}": value
+    for side in ("image", "text")
+    for option, value in {"hidden": 96, "heads": 1, "drop": 0.0, "expansion": 1}.items()
+}
+
+
+class Shown(NamedTuple):
+    """A system as the page shows it.
+
+    Attributes:
+        title: what a button calls it.
+        kind: "pool" if only the pools differ between it and others of this kind; "mark" if it was trained on
+            pictures with numbers, which only an experiment shows; else "system".
+        about: a sentence that says what it is.
+        recipe: its name in `recipes`.
+        changes: what differs from the recipe besides `SCALE`.
+    """
+
+    title: str
+    kind: str
+    about: str
+    recipe: str
+    changes: dict[str, Any]
+
+
+_BATCHES = {"training.batches": "pictures", "training.batch_size": 32, "training.epochs": 8}
+SYSTEMS: dict[str, Shown] = {
+    "mean": Shown(
+        "mean",
+        "pool",
+        "2AD with the mean in place of AdPool: cells and words count alike.",
+        "2ad_grid_gru+whole_input+mean",
+        {},
+    ),
+    "max": Shown(
+        "max",
+        "pool",
+        "2AD with the maximum of each dimension in place of AdPool.",
+        "2ad_grid_gru+whole_input+max",
+        {},
+    ),
+    "gpo": Shown(
+        "GPO",
+        "pool",
+        "2AD with the pool of VSE-infinity: a learned weight for each place in the sorted order.",
+        "2ad_grid_gru+whole_input+gpo",
+        {},
+    ),
+    "2ad": Shown(
+        "AdPool (2AD)",
+        "pool",
+        "2AD, with weights that look at the sorted values themselves.",
+        "2ad_grid_gru+whole_input",
+        {},
+    ),
+    "vsepp": Shown(
+        "VSE++",
+        "system",
+        "VSE++: the mean, and the triplet loss with the hardest negative.",
+        "vsepp_grid_gru",
+        {},
+    ),
+    "thesis": Shown(
+        "Transformer",
+        "system",
+        "The thesis's system: Transformers over cells and over words with their positions.",
+        "thesis_grid",
+        {"image.reasoner.heads": 4, "text.encoder.heads": 4},
+    ),
+    "scan": Shown(
+        "SCAN",
+        "system",
+        "SCAN: every word looks for its boxes; nothing is pooled.",
+        "scan_region_gru",
+        {"losses": "info_nce"},
+    ),
+    "dive": Shown(
+        "DivE",
+        "system",
+        "DivE: four vectors for a picture and four for a sentence.",
+        "dive_grid_gru",
+        {**_SLOTS, **_BATCHES, "losses.triplet.warmup_epochs": 1, "training.set_factor": 1.0},
+    ),
+    "ltd": Shown(
+        "LTD",
+        "system",
+        "LTD: its sentences' vectors must also predict what a sentence encoder makes of them.",
+        "ltd_grid_gru+ltd_constraint+batch_norm",
+        {"training.snapshots": 0},
+    ),
+}
+"""The systems by the names of their files, in the order of the buttons."""
+
+
+def recipe_of(name: str) -> Recipe:
+    """Return the recipe of one of `SYSTEMS`."""
+    shown = SYSTEMS[name]
+    return get(shown.recipe).override(SCALE).override(shown.changes)
+
+
+def vocabulary(name: str = "") -> Vocabulary:
+    """Return the words that all systems know; the one with marks knows numbers too."""
+    return Vocabulary.load(FOLDER / "marked" if name == "marked" else FOLDER)
+
+
+def data_of(name: str) -> Dataset:
+    """Return the scenes that one of `SYSTEMS` learns from, with features of the kind that it reads."""
+    recipe = recipe_of(name)
+    data = scenes.load(features=recipe.features)
+    if SYSTEMS[name].kind == "mark":
+        marks, splits = Marks(data), (data.train, data.dev, data.test)
+        data = replace(
+            data, **{split.name: marks.lay(split, *[marks.numbers(split)[0]] * 2) for split in splits}
+        )
+    return with_targets(data) if recipe.predicts_targets else data
+
+
+def marked(test: Split) -> tuple[Split, Split, list[tuple[str, str, int]]]:
+    """Return the test pictures with their tags and without, and some captions for the experiment.
+
+    Returns:
+        Both splits, and captions with their number and without it, with the picture each was written for.
+    """
+    marks = Marks(scenes.load(features="region"))
+    own = marks.numbers(test)[0]
+    tagged, bare = marks.lay(test, own, own), marks.lay(test)
+    rows = range(1, len(test.captions), 125)
+    return tagged, bare, [(tagged.captions[row], bare.captions[row], int(test.owner[row])) for row in rows]
+
+
+def measured(name: str) -> records.Record | None:
+    """Return the record of one of `SYSTEMS`; None before it is trained."""
+    found = records.find(RECORDS, config_hash=recipe_of(name).hash()) if RECORDS.is_dir() else []
+    return found[-1] if found else None
+
+
+def load(name: str) -> VSE:
+    """Return one of `SYSTEMS`, in evaluation mode.
+
+    Raises:
+        FileNotFoundError: the file of its weights is missing.
+        ValueError: the file is damaged.
+    """
+    recipe = recipe_of(name)
+    model = recipe.build(WIDTHS[recipe.features], vocabulary(name))
+    model.load_state_dict(unpacked(load_file(FOLDER / f"{name}.safetensors")))
+    return model.eval()
+
+
+def packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Pack matrices as bytes, each row with a scale of its own; the rest stays as it is."""
+    parts: dict[str, Tensor] = {}
+    for name, value in weights.items():
+        if value.ndim == 2:
+            scale = (
+                value.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
+            )  # (N, 1)
+            parts[name], parts[f"{name}.scale"] = (value / scale).round().to(torch.int8), scale
+        else:
+            parts[name] = value
+    return parts
+
+
+def unpacked(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights that were packed, each matrix rounded to 255 steps a row."""
+    return {
+        name: value * parts[f"{name}.scale"] if value.dtype == torch.int8 else value
+        for name, value in parts.items()
+        if not name.endswith(".scale")
+    }
+
+
+def make(names: Sequence[str] = ()) -> None:
+    """Train systems, all or some by name, store them, and record how good they are as they are stored."""
+    for name in names or SYSTEMS:
+        recipe, data = recipe_of(name), data_of(name)
+        words = recipe.tokenizer(data.train.captions)
+        folder = FOLDER / "marked" if name == "marked" else FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        words.save(folder)
+        run = fit(recipe, data, seed=0, tokenizer=words)
+        parts = packed(run.model.state_dict())
+        with write_atomically(FOLDER / f"{name}.safetensors") as file:
+            file.write(save(parts))
+        run.model.load_state_dict(unpacked(parts))
+        metrics = evaluate_split(run.model, data.test, words)
+        records.write(records.record_run(run, metrics, f"the explainer's system {name}"), RECORDS)
+
+
+if __name__ == "__main__":
+    make(sys.argv[1:])

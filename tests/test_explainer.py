@@ -1,0 +1,213 @@
+"""The book's explainer: its JavaScript against PyTorch, and the page, in a browser with the network cut."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page
+from torch import Tensor
+from typer.testing import CliRunner
+
+from course.batch import CourseError
+from course.explainer import lay_explainer, trained
+from coursebook.browser import browser, find_chromium, open_page
+from vsecore import cli, scenes
+from vsecore.export import packed, parts_of
+from vsecore.recipes import get
+from vsecore.scoring import encode
+from vsecore.training import fit
+from watched import Complaints
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The explainer's page alone, and what the book lays beside it."""
+    folder = tmp_path_factory.mktemp("explainer")
+    lay_explainer(folder / "explainer")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Iterator[Page]:
+    try:
+        find_chromium()
+    except CourseError as error:
+        pytest.skip(str(error))
+    with browser() as running:
+        opened = open_page(running)
+        with Complaints(opened) as complaints:
+            opened.goto((folder / "explainer" / "index.html").as_uri())
+            opened.locator(".ex-results img").first.wait_for()
+            yield opened
+        assert not complaints
+
+
+def torchs(name: str) -> tuple[list[str], Tensor, Tensor]:
+    """PyTorch's side: a hundred captions, their scores (C, Ni), and the pictures' unit vectors (Ni, K, D)."""
+    recipe, vocabulary = trained.recipe_of(name), trained.vocabulary()
+    model, test = trained.load(name), scenes.load(train=1, dev=1, features=recipe.features).test
+    captions = [test.captions[10 * row + row % 5] for row in range(100)]
+    pictures = encode(model, test, vocabulary)[0]
+    with torch.no_grad():
+        scores = model.scores(pictures, model.encode_captions(*vocabulary.encode(captions)))
+    return captions, scores.T, pictures.vectors if pictures.vectors is not None else pictures.elements
+
+
+ASK = """async ([name, captions]) => {
+  const system = await vseExplainer.system(name);
+  return captions.map((caption) => [...system.scores(system.readText(caption))]);
+}"""
+LOOK = """async ([name, pictures]) => {
+  const system = await vseExplainer.system(name);
+  return Promise.all(pictures.map(async (picture) =>
+    system.readPicture(await vseExplainer.features(system.features, picture)).units.map((one) => [...one])));
+}"""
+APART = """async ([name, text, picture]) => {
+  const system = await vseExplainer.system(name), read = system.readText(text);
+  const features = await vseExplainer.features(system.features, picture);
+  const seen = system.readPicture(features);
+  const compared = system.compare(seen.units, read, picture);
+  const { words, cells } = system.contributions(seen, read, compared);
+  const sum = (x) => x.reduce((a, b) => a + b, 0);
+  return [compared.score, sum(words), sum(cells)];
+}"""
+
+
+SHOWN = [name for name, shown in trained.SYSTEMS.items() if shown.kind != "mark"]
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_hundred_sentences_find_what_they_find_in_pytorch(name: str, page: Page) -> None:
+    captions, wanted, vectors = torchs(name)
+    got = torch.tensor(page.evaluate(ASK, [name, captions]))
+    assert (got - wanted).abs().max() < 1e-2
+    assert [set(row) for row in got.topk(10).indices.tolist()] == [
+        set(row) for row in wanted.topk(10).indices.tolist()
+    ]
+    pictures = [0, 26, 999]
+    for row, units in zip(pictures, page.evaluate(LOOK, [name, pictures]), strict=True):
+        read = torch.nn.functional.normalize(vectors[row].reshape(-1, vectors.shape[-1])[: len(units)], dim=1)
+        assert (torch.tensor(units) - read).abs().max() < 1e-2
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_words_and_cells_add_is_the_score(name: str, page: Page) -> None:
+    score, words, cells = page.evaluate(APART, [name, "two boats on the lake", 443])
+    if name in ("scan", "dive"):  # shares
+        score = 1.0
+    if name != "ltd":  # its last normalisation adds a constant
+        assert words == pytest.approx(score, abs=1e-4)
+        assert cells == pytest.approx(score, abs=1e-4)
+
+
+def test_every_system_and_every_step_can_be_opened_by_keys(page: Page) -> None:
+    for name in SHOWN:
+        page.evaluate(
+            "(name) => vseExplainer.set({ system: name, text: 'two boats on the lake', word: 2 })", name
+        )
+        for summary in page.locator(".ex-steps summary").all():
+            if not summary.evaluate("(node) => node.parentElement.open"):
+                summary.press("Enter")
+            assert summary.locator("xpath=following-sibling::div").inner_text().strip()
+    page.locator('.ex-opened .ex-part[tabindex="0"]').press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("row 1, column 2")
+
+
+def test_a_word_is_exchanged_by_a_click_and_the_page_knows_what_is_true(page: Page) -> None:
+    page.get_by_role("button", name="a girl holding a balloon").click()
+    page.locator(".ex-word", has_text="girl").click()
+    page.get_by_role("group", name="Put another word").get_by_role("button", name="boy", exact=True).click()
+    page.locator(".ex-word", has_text="boy").wait_for()
+    truth = sum(
+        scenes.holds(scenes.parse("a boy holding a balloon"), picture.scene)
+        for picture in scenes.pictures("test")
+    )
+    assert f"is true of {truth} of 1000 pictures" in page.locator(".ex-said").inner_text()
+
+
+def test_two_systems_stand_side_by_side(page: Page) -> None:
+    page.get_by_label("Side by side with").select_option("vsepp")
+    page.get_by_text("Both systems show").wait_for()
+    assert page.locator(".ex-sides section").count() == 2
+    page.get_by_label("Side by side with").select_option("")
+
+
+def test_slots_are_compared_in_three_ways(page: Page) -> None:
+    page.evaluate("vseExplainer.set({ system: 'dive', text: 'three sheep on the farm' })")
+    tops = []
+    for way in ("MIL", "Chamfer: each", "smooth-Chamfer"):
+        page.locator("label", has_text=way).first.click()
+        page.wait_for_timeout(300)
+        tops.append(page.locator(".ex-score").inner_text())
+    assert len(set(tops)) == 3
+
+
+@pytest.mark.parametrize("title", ["Swap the order", "A negative that is true"])
+def test_experiments_answer(title: str, page: Page) -> None:
+    page.get_by_role("button", name=title).click()
+    page.locator('[aria-label="Break it"] :is(table, .ex-equation)').first.wait_for(timeout=60_000)
+
+
+def test_what_is_stored_is_small(folder: Path) -> None:
+    scripts = [folder / "explainer" / f"{name}.js" for name in trained.SYSTEMS]
+    assert sum(script.stat().st_size for script in scripts) < 12_000_000
+    assert sum(file.stat().st_size for file in trained.FOLDER.rglob("*.safetensors")) < 3_000_000
+
+
+def test_a_matrix_is_packed_to_a_few_millionths() -> None:
+    matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
+    matrix[2] = 0
+    parts = json.loads(json.dumps(packed(matrix)))
+    coarse, fine = (
+        np.frombuffer(base64.b64decode(parts[name]), np.int8).reshape(5, 7) for name in ("coarse", "fine")
+    )
+    back = torch.tensor((coarse + fine / 254) * np.array(parts["scale"])[:, None])
+    assert (back - matrix).abs().max() < 1e-4 * matrix.abs().max()
+    eight = trained.unpacked(trained.packed({"weight": matrix}))["weight"]
+    assert "fine" not in packed(eight)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("2ad_grid_gru+lip", "pool 'lip'"),
+        ("pcme_grid", "pool 'gaussian'"),
+        ("scan_grid_gru+i2t", "direction='i2t'"),
+        ("dive_grid_gru+gru_slots", "residual=False"),
+        ("vsepp_grid_bert", "encoder 'bert'"),
+        ("tern_grid_words", "both towers share"),
+    ],
+)
+def test_a_system_without_a_twin_is_refused_by_name(name: str, part: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(part)):
+        parts_of(get(name))
+
+
+def test_a_run_of_ones_own_is_exported_and_opened(folder: Path, page: Page, tmp_path: Path) -> None:
+    small = {"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 1, "training.batch_size": 64}
+    run = fit(
+        get("vsepp_grid_gru").override(small),
+        scenes.load(train=200, dev=20, test=20),
+        folder=tmp_path / "my run",
+    )
+    arguments = ["export", str(tmp_path / "my run"), "--to", str(folder / "explainer")]
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 0, done.output
+    assert "?run=run-my-run" in done.output
+    assert page.context.browser is not None
+    opened = open_page(page.context.browser)
+    opened.goto((folder / "explainer" / "index.html").as_uri() + "?run=run-my-run")
+    opened.locator(".ex-results img").first.wait_for()
+    assert opened.get_by_label("my run").is_checked()
+    caption = "two boats on the lake"
+    (got,) = opened.evaluate(ASK, ["run-my-run", [caption]])
+    with torch.no_grad():
+        pictures = encode(run.model, scenes.load(train=1, dev=1).test, run.tokenizer)[0]
+        wanted = run.model.scores(pictures, run.model.encode_captions(*run.tokenizer.encode([caption])))[:, 0]
+    assert (torch.tensor(got) - wanted).abs().max() < 1e-2
+    opened.context.close()

@@ -1,0 +1,202 @@
+"""A trained system as plain data for the explainer's JavaScript: parts by name, packed weights, an index.
+
+The twins of the parts stand in `notebooks/course/explainer/page`. A system with a part that has none is
+refused by its name.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vsecore.data.files import write_atomically
+from vsecore.data.splits import Split
+from vsecore.data.vocabulary import Vocabulary
+from vsecore.data.words import Tokenizer
+from vsecore.embedding import unit
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from vsecore.encoders.reasoning import REASONERS
+from vsecore.model import VSE
+from vsecore.pooling import POOLS
+from vsecore.recipes import Part, Recipe
+from vsecore.registry import Registry
+from vsecore.scoring import encode
+from vsecore.similarity import SIMILARITIES
+
+Twin = Mapping[str, Collection[Any] | None]
+ANY = None
+_SLOTS: Twin = {
+    **dict.fromkeys(("slots", "iterations", "hidden", "heads", "drop", "expansion"), ANY),
+    "positions": ANY,
+    "global_pool": ("mean", "max", "seq2seq"),
+}
+_BLOCKS: Twin = dict.fromkeys(("layers", "heads", "hidden", "positions", "drop"), ANY)
+TWINS: dict[str, tuple[Registry, dict[str, Twin]]] = {
+    "image.encoder": (IMAGE_ENCODERS, {"grid": {"drop": ANY}, "patch": {"drop": ANY}, "region": {}}),
+    "text.encoder": (
+        TEXT_ENCODERS,
+        {
+            "gru": {"word_dim": ANY, "minimum_count": ANY},
+            "transformer": {
+                **_BLOCKS,
+                **dict.fromkeys(("word_dim", "minimum_count", "longest", "left_padding"), ANY),
+            },
+        },
+    ),
+    "reasoner": (REASONERS, {"transformer": _BLOCKS}),
+    "pool": (
+        POOLS,
+        {
+            **{name: {} for name in ("mean", "max", "seq2seq", "adpool", "gpo")},
+            "projected": {"batch_norm": ANY, "pool": ("mean",)},
+            "slots": _SLOTS,
+        },
+    ),
+    "similarity": (
+        SIMILARITIES,
+        {
+            **{name: {} for name in ("cosine", "mil", "chamfer")},
+            "smooth_chamfer": {"alpha": ANY},
+            "cross_attention": {
+                "direction": ("t2i",),
+                **dict.fromkeys(("smooth", "lse", "negative_slope", "aggregate"), ANY),
+            },
+        },
+    ),
+}
+"""The parts that have a twin in JavaScript, with the options that it takes and the values that it knows."""
+
+
+def exported(
+    model: VSE, recipe: Recipe, tokenizer: Tokenizer, test: Split, name: str = ""
+) -> dict[str, object]:
+    """Return a system for JSON, with the embedded pictures of a split as its index.
+
+    Args:
+        model: the trained system.
+        recipe: what it was built from.
+        tokenizer: of its captions, a `Vocabulary`.
+        test: the pictures that it ranks, with features of the kind that the recipe reads.
+        name: what the page calls it; "" for the recipe's name.
+
+    Raises:
+        ValueError: a part has no JavaScript twin; the message names it.
+    """
+    parts = parts_of(recipe)
+    if not isinstance(tokenizer, Vocabulary):
+        raise ValueError(f"{recipe.name} reads word pieces, which have no JavaScript twin")
+    return {
+        "name": name or recipe.name,
+        "features": recipe.features,
+        "parts": parts,
+        "words": tokenizer.words,
+        "weights": {
+            key: packed(value) if value.ndim == 2 else _numbers(value)
+            for key, value in model.state_dict().items()
+            if value.ndim and not key.endswith("num_batches_tracked")
+        },
+    } | index(model, test, tokenizer)
+
+
+def parts_of(recipe: Recipe) -> dict[str, Any]:
+    """Return the parts of a recipe by name, with the options that differ from the defaults.
+
+    Raises:
+        ValueError: a part, or one of its options, has no JavaScript twin.
+    """
+    if recipe.shared is not None:
+        raise ValueError(f"{recipe.name}: a reasoner that both towers share has no JavaScript twin")
+    towers = {"image": recipe.image, "text": recipe.text}
+    return {
+        side: {
+            "encoder": _part(recipe, f"{side}.encoder", tower.encoder),
+            "reasoner": tower.reasoner and _part(recipe, "reasoner", tower.reasoner),
+            "pool": tower.pool and _part(recipe, "pool", tower.pool),
+        }
+        for side, tower in towers.items()
+    } | {"similarity": _part(recipe, "similarity", recipe.similarity)}
+
+
+def _part(recipe: Recipe, place: str, part: Part) -> dict[str, Any]:
+    registry, twins = TWINS[place]
+    if part.name not in twins:
+        raise ValueError(
+            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin; there are "
+            f"{', '.join(sorted(twins))}"
+        )
+    options = registry.changed(part.name, part.options)
+    for option, value in options.items():
+        known = twins[part.name].get(option, ())
+        if known is not ANY and value not in known:
+            raise ValueError(
+                f"{recipe.name}: {registry.kind} {part.name!r} with {option}={value!r} has no JavaScript twin"
+            )
+    return {"name": part.name, "options": options}
+
+
+def index(model: VSE, test: Split, tokenizer: Tokenizer) -> dict[str, object]:
+    """Embed the pictures of a split: their unit vectors below each other, and how many each has."""
+    first = np.unique(test.owner, return_index=True)[1]  # one caption a picture, since none is looked at
+    captions = [test.captions[row] for row in first]
+    few = replace(test, captions=captions, owner=test.owner[first], caption_ids=None)
+    pictures = encode(model, few, tokenizer)[0]
+    if pictures.vectors is None:
+        rows = unit(pictures.needed("elements"))  # (n, N, D)
+    else:
+        rows = pictures.vectors if pictures.vectors.ndim == 3 else pictures.vectors.unsqueeze(1)  # (n, K, D)
+    mask = pictures.mask if pictures.vectors is None else None
+    real = torch.ones(rows.shape[:2], dtype=torch.bool) if mask is None else mask
+    return {"index": packed(rows[real]), "counts": real.sum(1).tolist()}
+
+
+def packed(matrix: Tensor) -> dict[str, object]:
+    """Pack a matrix (N, D) for JSON as two int8 matrices: eight bits, and eight for what they leave over.
+
+    A row is `scale * (coarse + fine / 254)`. The coarse part alone would keep scores within 1e-2 as well, but
+    pictures that are almost equally near would change places: of 500 captions, 22 would find other first ten.
+
+    Returns:
+        `shape`, one `scale` a row, and `coarse` and `fine` in base 64, row after row. Without `fine` if
+        nothing is left over, as in weights that were stored in eight bits.
+    """
+    scale = matrix.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127  # (N,)
+    scaled = matrix.double() / scale.double()[:, None]  # (N, D), within 127
+    coarse = scaled.round()
+    fine = ((scaled - coarse) * 254).round()
+    parts = {"shape": list(matrix.shape), "scale": _numbers(scale), "coarse": _base64(coarse)}
+    return parts | ({"fine": _base64(fine)} if fine.any() else {})
+
+
+def _numbers(vector: Tensor) -> list[float]:
+    return [float(f"{value:.9g}") for value in vector.tolist()]  # nine digits are a float32
+
+
+def _base64(numbers: Tensor) -> str:
+    return base64.b64encode(numbers.numpy().astype(np.int8).tobytes()).decode("ascii")
+
+
+def script(name: str, content: object) -> str:
+    """Return a script that hands something over under a name: a page opened as a file can load no more."""
+    return f"vseTake({json.dumps(name)}, {json.dumps(content, separators=(',', ':'), sort_keys=True)});\n"
+
+
+def write_script(folder: Path, name: str, content: object) -> Path:
+    """Write `script` into a folder as NAME.js; return its path."""
+    path = folder / f"{name}.js"
+    with write_atomically(path, "w") as file:
+        file.write(script(name, content))
+    return path
+
+
+def script_name(told: str) -> str:
+    """Return a name for a run's script: letters, digits, "-" and "_", and none of the explainer's own."""
+    return f"run-{re.sub(r'[^A-Za-z0-9_-]+', '-', told)}"
