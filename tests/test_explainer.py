@@ -147,7 +147,7 @@ def test_slots_are_compared_in_three_ways(page: Page) -> None:
     assert len(set(tops)) == 3
 
 
-@pytest.mark.parametrize("title", ["Swap the order", "A negative that is true"])
+@pytest.mark.parametrize("title", ["Swap the order", "Take the shortcut", "A negative that is true"])
 def test_experiments_answer(title: str, page: Page) -> None:
     page.get_by_role("button", name=title).click()
     page.locator('[aria-label="Break it"] :is(table, .ex-equation)').first.wait_for(timeout=60_000)
@@ -203,7 +203,7 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder: Path, page: Page, tmp_
     opened = open_page(page.context.browser)
     opened.goto((folder / "explainer" / "index.html").as_uri() + "?run=run-my-run")
     opened.locator(".ex-results img").first.wait_for()
-    assert opened.get_by_label("my run").is_checked()
+    assert opened.get_by_role("radio", name="my run").is_checked()
     caption = "two boats on the lake"
     (got,) = opened.evaluate(ASK, ["run-my-run", [caption]])
     with torch.no_grad():

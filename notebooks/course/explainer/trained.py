@@ -132,6 +132,13 @@ SYSTEMS: dict[str, Shown] = {
         "ltd_grid_gru+ltd_constraint+batch_norm",
         {"training.snapshots": 0},
     ),
+    "marked": Shown(
+        "trained with marks",
+        "mark",
+        "LTD's baseline, trained on pictures with a number that their captions name.",
+        "ltd_region_gru+batch_norm",
+        {"training.snapshots": 0},
+    ),
 }
 """The systems by the names of their files, in the order of the buttons."""
 

@@ -31,16 +31,16 @@
     for (const at of wrong) {
       const caption = page.world.captions[Math.floor(at / 5)][at % 5], own = Math.floor(at / 5), truth = page.trueOf(caption);
       const scores = system.scores(system.readText(caption)), ranked = ranking(scores);
-      const above = ranked.slice(0, ranked.indexOf(own)), other = ranked.find((one) => one !== own);
-      if (above.length && truth.has(other)) { shown = { caption, own, truth, scores, above, other }; break; }
+      const above = ranked.slice(0, ranked.indexOf(own)), other = above.find((one) => truth.has(one));
+      if (other !== undefined) { shown = { caption, own, truth, scores, above, other }; break; }
     }
-    if (!shown) return [make("p", {}, "This system ranks the own picture first for all our sentences. Try another one.")];
+    if (!shown) return [make("p", {}, "With none of our sentences does this system rank a true picture above the own one. Try another system.")];
     const { caption, own, truth, scores, above, other } = shown, hinge = Math.max(0, 0.2 + scores[other] - scores[own]);
     await page.set({ text: caption, word: 1, picture: other });
     return [make("p", {}, `“${caption}” was written for picture ${own}, which ${page.called(page.state.system)} ranks ${above.length + 1}. The protocol calls the ${above.length} above it errors. `
       + `But the sentence is true of ${truth.size} pictures, and of ${above.filter((at) => truth.has(at)).length} of those ${above.length}.`),
-    make("p", { class: "ex-equation" }, `loss with the hardest negative, picture ${other}: max(0, 0.2 − ${number(scores[own], 2)} + ${number(scores[other], 2)}) = ${number(hinge, 2)}`),
-    make("p", {}, "So the triplet loss would push this picture away from a sentence that is true of it. It is open above.")];
+    make("p", { class: "ex-equation" }, `the loss with picture ${other} as a negative: max(0, 0.2 − ${number(scores[own], 2)} + ${number(scores[other], 2)}) = ${number(hinge, 2)}`),
+    make("p", {}, "So the triplet loss pushes this picture away from a sentence that is true of it. It is open above.")];
   }
 
   /* The mark of the shortcut: what is left when the tag, or the number in the sentence, is taken away? */

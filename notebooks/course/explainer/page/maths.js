@@ -44,9 +44,13 @@ Plain scripts, no modules: a page that is opened as a file may load scripts and 
   }
 
   /* matrix (N, D) times vector (D,), plus a bias (N,) if there is one */
-  function product(x, vector, bias) {
-    const out = new Float32Array(x.rows);
-    for (let place = 0; place < x.rows; place += 1) out[place] = (bias ? bias[place] : 0) + dot(row(x, place), vector);
+  function product({ values, rows, columns }, vector, bias) {
+    const out = new Float32Array(rows);
+    for (let at = 0, place = 0; at < rows; at += 1) {
+      let total = bias ? bias[at] : 0;
+      for (let column = 0; column < columns; column += 1, place += 1) total += values[place] * vector[column];
+      out[at] = total;
+    }
     return out;
   }
 
