@@ -20,10 +20,9 @@ from PIL import Image
 
 from course.engine import FIRST_RECIPE, first_engine
 from course.explainer import trained
-from vsecore import scenes
+from vsecore import paths, scenes
 from vsecore.data.splits import FeatureKind, Split
 from vsecore.export import exported, index, packed, script_name, write_script
-from vsecore.paths import ROOT
 from vsecore.scenes import grammar
 from vsecore.scenes.build import boxes_of
 from vsecore.training import Run
@@ -118,7 +117,7 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
         raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
     test = scenes.load(train=1, dev=1, features=recipe.features).test
     content = exported(run.model.cpu(), recipe, run.tokenizer, test, name)
-    folder = ROOT / "build" / "explainer"
+    folder = (paths.ROOT if paths.is_checkout() else Path()) / "build" / "explainer"
     if not folder.is_dir():
         lay_explainer(folder)
     path = write_script(folder, script_name(name), content)
