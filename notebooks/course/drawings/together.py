@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -78,7 +79,7 @@ def ideas(alone: Mapping[str, Change], added: Mapping[str, Change]) -> None:
             words = f"{middle:+.1f}".replace("-", "−") + (f", {seeds(count)}" if few else "")
             side = 1 if middle > 0 else -1
             end = np.nanmax([side * middle, side * low, side * high]) * side, place
-            style = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": 8.5}
+            style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": 8.5}
             axes.annotate(words, end, (7 * side, 0), textcoords="offset points", **style)
         axes.plot([], [], marker, color=colour, label=label)
     axes.axvline(0, color="0.4", linewidth=1)
