@@ -341,7 +341,7 @@ PLAN = {
 EXERCISES = {
     "19.exact": code("Search block by block", 12, EXACT, exact_search, sizes, caller=searched),
     "19.cells": code("Search in cells", 12, CELLS, search_cells, cells),
-    "19.levels": code("A byte for each number", 8, LEVELS, to_levels, ranges, difficulty="easy"),
+    "19.levels": code("A byte for each dimension", 8, LEVELS, to_levels, ranges, difficulty="easy"),
     "19.bytes": compute("How many bytes", 4, BYTES, difficulty="easy"),
     "19.table": code("Scores from codes", 12, SCORES, scores_from_codes, coded),
     "19.trap": predict(
@@ -349,5 +349,5 @@ EXERCISES = {
     ),
     "19.break": break_it("Rows as names", 4, BREAK, difficulty="easy"),
     "19.plan": compute("Ten million", 4, PLAN, difficulty="easy", tolerance=0.1),
-    "19.explore": explore("Change one thing", 15),
+    "19.explore": explore("Cells and codes together", 15),
 }

@@ -1,0 +1,209 @@
+"""The figures and tables of notebook 19: what searches cost, cells, the modality gap, ideas and controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import faiss
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import Markdown
+from matplotlib.colors import ListedColormap
+
+from course.dots import gap as gap_of
+from course.plots import COLOURS, MARKERS, curves, picture_row, show
+from course.wording import table
+from vsecore.experiments import studied
+
+KINDS = {
+    "exact": "flat",
+    "a byte a dimension": "sq8",
+    "cells": "ivf_flat",
+    "cells, a byte a dimension": "ivf_sq8",
+    "graph (HNSW)": "hnsw",
+}
+"""How readers call the indexes of the record."""
+IDEAS = {
+    "AdPool (10)": ("2ad_pooling", "AdPool", {"the mean": "mean", "the maximum": "max"}),
+    "AdOpt (11)": (
+        "2ad_negatives",
+        "AdOpt, released",
+        {"the hardest negative": "hardest triplet", "all negatives": "always 127"},
+    ),
+    "three kinds of features (12)": (
+        "2ad_ensembles",
+        "RGP",
+        {"one system": "R", "one kind, three runs": "RRR"},
+    ),
+    "a constraint (16)": (
+        "latent_targets",
+        "BL + LTD, constraint",
+        {"no target": "BL", "the target as a second loss": "BL + LTD, dual"},
+    ),
+}
+"""Ideas of the course: an experiment, its arm, and the arms of a plain baseline and of a fair control."""
+Interval = tuple[float, float, float]
+Gains = dict[str, list[tuple[str, Interval]]]
+
+
+def found(
+    heading: str, pictures: Sequence[np.ndarray], titles: Sequence[str], true: list[bool] | None
+) -> None:
+    """Show what a search found, with the names and scores; a tick marks what the sentence is true of."""
+    figure = picture_row(pictures, titles, marked=true, heading=heading)
+    show(
+        figure,
+        alt=f"Five pictures for: {heading}. Below each are its file and its score; a tick marks those of "
+        "which the sentence is true.",
+    )
+
+
+def speed(metrics: Mapping[str, float], real: int) -> None:
+    """Show milliseconds a query and the share of the exact ten against the number of vectors."""
+    sizes = {"real": real, "made_100000": 100_000, "made_1000000": 1_000_000}
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.5))
+    labels = {"ms_a_query": "milliseconds a query", "recall_at_10": "share of the exact ten"}
+    for axes, (value, label) in zip(panels, labels.items(), strict=True):
+        lines = {}
+        for name, kind in KINDS.items():
+            there = {sizes[size]: metrics.get(f"{size}_{kind}_{value}") for size in sizes}
+            known = {count: number for count, number in there.items() if number is not None}
+            lines[name] = list(known), list(known.values())
+        curves(axes, lines, x="vectors", y=label)
+        axes.set_xscale("log")
+        axes.get_legend().remove()
+    panels[0].set_yscale("log")
+    panels[1].set_ylim(0.7, 1.02)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    show(
+        figure,
+        alt="On the left, milliseconds a query against the number of vectors, both logarithmic: the exact "
+        "search grows in proportion, searches in cells or in a graph grow more slowly. On the right, the "
+        "share of the exact ten that each finds, which falls for all but the exact search.",
+    )
+
+
+def cells(
+    vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.ndarray]], count: int = 16
+) -> None:
+    """Show cells and a query in a plane, and beside it pictures of the cells that a real query looks into.
+
+    Args:
+        vectors: what is searched, (n, D).
+        query: (D,).
+        rows: some pictures of each real cell, the nearest first.
+        count: cells in the plane.
+    """
+    centred = vectors - vectors.mean(0)
+    plane = np.linalg.svd(centred[:1000], full_matrices=False)[2][:2]  # the two widest directions
+    points, at = centred @ plane.T, (query - vectors.mean(0)) @ plane.T
+    points = np.ascontiguousarray(points, dtype=np.float32)
+    kmeans = faiss.Kmeans(2, count, seed=1)
+    kmeans.train(points)
+    centres = np.asarray(kmeans.centroids)
+    low, high = points.min(0), points.max(0)
+    mesh = np.stack(np.meshgrid(*(np.linspace(low[i], high[i], 300) for i in (0, 1))), -1)
+    of = ((mesh[:, :, None] - centres) ** 2).sum(-1).argmin(-1)
+    probed = ((centres - at) ** 2).sum(1).argsort()[:3]
+
+    figure = plt.figure(figsize=(9.4, 3.6))
+    left, right = np.ravel(figure.subfigures(1, 2, width_ratios=(1, 1.15), squeeze=False))
+    axes = left.subplots()
+    light = ListedColormap(["white", "#FFE1A8"])
+    axes.imshow(
+        np.isin(of, probed),
+        extent=(low[0], high[0], low[1], high[1]),
+        origin="lower",
+        cmap=light,
+        aspect="auto",
+    )
+    for cell in range(count):
+        axes.contour(mesh[..., 0], mesh[..., 1], of == cell, [0.5], colors="0.6", linewidths=0.7)
+    axes.plot(*points.T, ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
+    axes.plot(*centres.T, "k+", markersize=6)
+    axes.plot(*at, "*", color=COLOURS[1], markersize=14, markeredgecolor="black")
+    axes.set(xticks=[], yticks=[], title="cells in a plane")
+    axes.grid(False)
+    grid = right.subplots(len(rows), len(rows[0]))
+    for place, (row, pictures) in enumerate(zip(grid, rows, strict=True), 1):
+        for axes, pixels in zip(row, pictures, strict=True):
+            axes.imshow(pixels, interpolation="lanczos")
+            axes.set(xticks=[], yticks=[])
+            axes.grid(False)
+        row[0].set_ylabel(f"cell {place}", fontsize=9)
+    show(
+        figure,
+        alt="On the left, points in a plane divided into cells, each with a cross at its centre; a star is "
+        "the query, and the three cells nearest to it are coloured. On the right, a row of pictures from "
+        "each of the three cells that the real query looks into first: those of one cell look alike.",
+    )
+
+
+def gap(along: np.ndarray, across: np.ndarray, is_picture: np.ndarray) -> None:
+    """Show vectors of pictures and captions along the line between their means, and across it."""
+    figure, axes = plt.subplots(figsize=(5.6, 3.6))
+    for name, chosen, place in (("captions", ~is_picture, 0), ("pictures", is_picture, 1)):
+        (dots,) = axes.plot(along[chosen], across[chosen], MARKERS[place], markersize=3, alpha=0.4)
+        dots.set(color=COLOURS[place], label=name)
+    axes.axvline(0, color="0.5", linestyle=":")
+    axes.set(xlabel="along the line between the two means", ylabel="across it, widest direction")
+    axes.legend()
+    show(
+        figure,
+        alt="Vectors of pictures and captions in two dimensions. Along the line that joins the mean picture "
+        "and the mean caption, pictures lie more to the right and captions more to the left of a dotted "
+        "line, and the two clouds overlap.",
+    )
+
+
+def ten_million(metrics: Mapping[str, float]) -> Markdown:
+    """The record at a million vectors, scaled up to ten million."""
+    rows = []
+    for name, kind in {**KINDS, "product quantisation": "pq128x4"}.items():
+        key = f"made_1000000_{kind}"
+        if f"{key}_ms_a_query" in metrics:
+            longer = 10**0.5 if "cells" in name else 10  # √2 times as many cells, each √2 times as full
+            rows.append(
+                [
+                    name,
+                    f"{metrics[f'{key}_bytes_a_vector'] / 100:,.1f}",
+                    f"{metrics[f'{key}_build_seconds'] / 6:,.1f}",
+                    f"{metrics[f'{key}_ms_a_query'] * longer:,.0f}",
+                    f"{metrics[f'{key}_recall_at_10']:.2f}",
+                ]
+            )
+    heads = ["index", "memory, GB", "build, minutes", "a query, ms", "of the exact ten, at a million"]
+    return Markdown(table(heads, rows))
+
+
+def ideas() -> Gains:
+    """For each idea and both comparisons: with what, and the mean gain with the ends of its interval."""
+    gains = {}
+    for idea, (name, arm, against) in IDEAS.items():
+        arms = studied(name, "scenes")
+        gains[idea] = [(label, gap_of(arms[arm], arms[other])) for label, other in against.items()]
+    return gains
+
+
+def controls(gains: Gains) -> None:
+    """Show what ideas gain over a plain baseline and over a fair control, each with its 95 % interval."""
+    figure, axes = plt.subplots(figsize=(8, 3.4))
+    for place, pair in enumerate(gains.values()):
+        for which, (against, (middle, low, high)) in enumerate(pair):
+            height = place + 0.36 * which - 0.18
+            axes.plot([low, high], [height, height], color=COLOURS[which])
+            label = ("the baseline", "a fair control")[which] if not place else None
+            axes.plot(middle, height, MARKERS[which], color=COLOURS[which], label=label)
+            axes.annotate(
+                against, (high, height), (6, 0), textcoords="offset points", fontsize=8.5, va="center"
+            )
+    axes.set_yticks(range(len(gains)), list(gains))
+    axes.axvline(0, color="0.5", linestyle=":")
+    axes.set(xlabel="gain in rsum", ylim=(len(gains) - 0.5, -0.5), xlim=(-3, 88))
+    axes.grid(axis="y", visible=False)
+    axes.legend(title="compared with", loc="lower right")
+    show(
+        figure,
+        alt="Four ideas of the course, and what each gains in rsum over its plain baseline and over a fair "
+        "control, with 95 % intervals. Each gain over the control is much smaller.",
+    )
