@@ -8,7 +8,7 @@ import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import dropout, scaled_dot_product_attention
 
 from vsecore.arguments import Count, Share, Whole, checked
 from vsecore.encoders.base import Tokens, WordMask
@@ -90,7 +90,9 @@ class CaptionOptions:
     left_padding: bool = True
     """Whether a caption starts at a random position in training."""
     drop: Share = 0.1
-    """The share left out in training."""
+    """The share that the blocks leave out in training."""
+    word_drop: Share = 0.0
+    """The share of the words' vectors that is left out in training."""
     printed_residual: bool = False
     """See `reasoning.transformer.Block`; for all blocks but the first, which adds nothing."""
 
@@ -128,7 +130,7 @@ class CaptionTransformer(WordEncoder):
         super().__init__(vocabulary_size, word_dim, vectors)
         of = CaptionOptions(**options)
         check_heads(of.heads, dim)
-        self.longest, self.left_padding = of.longest, of.left_padding
+        self.longest, self.left_padding, self.word_drop = of.longest, of.left_padding, of.word_drop
         self.positions = learned(of.longest, word_dim) if of.positions else None  # (48, W)
         self.project = None if of.layers else projection(word_dim, dim)
         sizes = dim, of.heads, of.hidden or 2 * dim, of.drop
@@ -155,7 +157,7 @@ class CaptionTransformer(WordEncoder):
         """Look up the vectors of words, (C, L, W), and add their positions."""
         tokens = tokens[:, : self.longest]
         mask = None if mask is None else mask[:, : self.longest]
-        words = self.embedding(tokens)  # (C, L, W)
+        words = dropout(self.embedding(tokens), self.word_drop, self.training)  # (C, L, W)
         if self.positions is not None:
             words = words + self.positions[self._places(tokens, mask)]
         return words, mask

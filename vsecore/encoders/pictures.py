@@ -54,14 +54,15 @@ class RegionEncoder(ImageEncoder):
     Args:
         feature_dim: width F of a region.
         dim: width D of the joint space.
+        drop: the share of the encoded regions' dimensions that is left out in training.
 
     Source: Chen et al. 2021 (VSE-infinity); the released code normalises over the padding too.
     """
 
     @checked
-    def __init__(self, feature_dim: Count, dim: Count) -> None:
+    def __init__(self, feature_dim: Count, dim: Count, drop: Share = 0.0) -> None:
         super().__init__()
-        self.feature_dim = feature_dim
+        self.feature_dim, self.drop = feature_dim, drop
         self.project = projection(feature_dim, dim)
         self.hidden = nn.Linear(feature_dim, dim // 2)
         self.normalise = ElementNorm(dim // 2)
@@ -72,7 +73,8 @@ class RegionEncoder(ImageEncoder):
         check_elements(pictures, mask, self.feature_dim, "pictures")
         regions = without_padding(pictures, mask)  # (B, N, F)
         hidden = relu(self.normalise(self.hidden(regions), mask))  # (B, N, D/2)
-        return self.project(regions) + self.out(hidden), mask  # (B, N, D)
+        encoded = self.project(regions) + self.out(hidden)  # (B, N, D)
+        return dropout(encoded, self.drop, self.training), mask
 
 
 def projection(width: int, dim: int) -> nn.Linear:

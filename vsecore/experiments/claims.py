@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, StringConstraints
 
 from vsecore.experiments.experiment import get_experiment, read_asset
+from vsecore.experiments.graded import GRADED
 from vsecore.experiments.scales import SCENES, WORLDS
-from vsecore.experiments.set_vectors import LOG_VARIANCES
+from vsecore.experiments.set_vectors import LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
 
@@ -28,6 +29,9 @@ About = Literal[
     "first place",
     "relations",
     "spread",
+    "one vector of a set",
+    "the weakest vector",
+    "whole rankings",
     "contrastive loss",
     "bound",
     "fall of the multiplier",
@@ -88,15 +92,19 @@ SUBJECTS: dict[About, Subject] = {
     "first place": Subject((FIRST_PLACE,)),
     "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
     "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already
+    "one vector of a set": Subject(LOST_ALONE, absolute=True, margin=1.0, alone=True),  # percent of the rsum
+    "the weakest vector": Subject((LOST_WITHOUT,), absolute=True, margin=1.0, alone=True),
+    "whole rankings": Subject(GRADED),
     "contrastive loss": Subject(CONTRAST, margin=LOSS_MARGIN, followed=True),
     "bound": _multiplier(ABOVE_BOUND, 5.0),  # percent of the bound
     "fall of the multiplier": _multiplier(LEFT, 1.0),  # percent of its highest value
     "return of the multiplier": _multiplier(RETURNS, 0.5),  # times that it rose from 0
 }
 """Retrieval in both directions or in one, pairs that rank first in both, pictures that differ in one
-relation, how widely the vectors of an embedding set point, the contrastive loss of the training, or how the
-training of one system went: how near its reconstruction loss came to the bound, what is left of its
-multiplier at the end, or how often that rose again from 0."""
+relation, how widely the vectors of an embedding set point, how much is lost with one of them alone or without
+the weakest, R-precision and nDCG, the contrastive loss of the training, or how the training of one system
+went: how near its reconstruction loss came to the bound, what is left of its multiplier at the end, or how
+often that rose again from 0."""
 
 
 @dataclass(frozen=True)

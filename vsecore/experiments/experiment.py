@@ -35,7 +35,8 @@ class Arm:
     """The features of an ensemble's systems, whose similarities are averaged. A kind that is repeated stands
     for the same system, trained again from another seed. Empty: one system, on the experiment's features."""
     best_of: tuple[str, ...] = ()
-    """Alternative variants: the best of them on the development split is taken."""
+    """Alternatives, each after `variants`: the best of them on the development split is taken. So a setting
+    is tuned."""
     mean_of: tuple[str, ...] = ()
     """Variants on the same features, whose similarities are averaged: an ensemble."""
     recipe: str = ""
@@ -164,8 +165,8 @@ class Experiment:
             base = (chosen.recipe or self.recipe).format(features=kind)
             own = chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
             each_of: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of]
-            for variants in each_of or [chosen.best_of or (own,)]:
-                names = tuple(base + each for each in variants)
+            for variants in each_of or [chosen.best_of or ("",)]:
+                names = tuple(base + own + each for each in variants)
                 found.append(System(names, kind, members[:place].count(kind), chosen.times_as_wide))
         return found
 

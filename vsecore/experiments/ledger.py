@@ -17,6 +17,7 @@ from vsecore.experiments.gates import Studied, Trained, measures_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of
+from vsecore.experiments.set_vectors import lost
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -215,7 +216,7 @@ def _by_seed(entries: Iterable[Record]) -> dict[str, dict[int, float]]:
     """Return each metric of an arm's records by seed, and what several metrics say together."""
     metrics: dict[str, dict[int, float]] = defaultdict(dict)
     for entry in entries:
-        for metric, value in entry.metrics.items():
+        for metric, value in (entry.metrics | lost(entry.metrics)).items():
             metrics[metric][entry.seed] = value
         for subject in (SUBJECTS["caption retrieval"], SUBJECTS["image retrieval"]):
             if entry.metrics.keys() >= {*subject.recalls}:

@@ -5,7 +5,10 @@ Source: Kim, Kim and Kwak 2023 (DivE), section 4.6, table 3, and section 4.8, ta
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count, takewhile
 
 import torch
 
@@ -19,6 +22,11 @@ SIDES = ("pictures", "texts")
 """The two sides, as they are called in the names of metrics."""
 LOG_VARIANCES = ("log_variance_pictures", "log_variance_texts")
 """The mean logarithm of the circular variance of the sets, on either side."""
+LOST_ALONE = ("lost_with_one_of_pictures", "lost_with_one_of_texts")
+"""The share of the rsum that is lost if one side's sets have one vector only, in percent: the mean over its
+vectors."""
+LOST_WITHOUT = "lost_without_the_weakest_of_pictures"
+"""The same if the pictures' sets lack the vector that is the weakest alone."""
 SMALLEST = 1e-12
 """Smaller variances count as this one, so that sets whose vectors are all the same have a logarithm too."""
 
@@ -31,6 +39,20 @@ def alone(side: str, number: int) -> str:
 def without(side: str, number: int) -> str:
     """Return the name of a metric: the rsum where one side's sets lack this vector, counted from 1."""
     return f"rsum_{side}_without_{number}"
+
+
+def lost(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return `LOST_ALONE` and `LOST_WITHOUT` from the metrics of a system; {} if it makes no sets."""
+    found: dict[str, float] = {}
+    for side, name in zip(SIDES, LOST_ALONE, strict=True):
+        names = takewhile(metrics.__contains__, (alone(side, number) for number in count(1)))
+        if not (sums := [metrics[one] for one in names]) or not metrics["rsum"]:
+            return {}
+        found[name] = 100 * (1 - statistics.mean(sums) / metrics["rsum"])
+        if side == "pictures":
+            weakest = without(side, 1 + sums.index(min(sums)))
+            found[LOST_WITHOUT] = 100 * (1 - metrics[weakest] / metrics["rsum"])
+    return found
 
 
 @torch.inference_mode()

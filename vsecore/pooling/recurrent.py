@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked
 from vsecore.masking import check_elements, count_real, real_first
+from vsecore.normalisation import ElementNorm
 
 
 class Seq2SeqPool(nn.Module):
@@ -48,20 +49,24 @@ class GRUPool(nn.Module):
 
     Args:
         dim: width D of the elements and of the state.
+        batch_norm: normalise each dimension of the state over the batch.
 
-    Source: the global semantic reasoning of Li et al. 2019 (VSRN), section 3.3.
+    Source: the global semantic reasoning of Li et al. 2019 (VSRN), section 3.3; the batch normalisation in
+    its released code and in that of Bleeker, Yates and de Rijke 2023 (LTD).
     """
 
     @checked
-    def __init__(self, dim: Count) -> None:
+    def __init__(self, dim: Count, batch_norm: bool = False) -> None:
         super().__init__()
         self.dim = dim
         self.gru = nn.GRU(dim, dim, batch_first=True)
+        self.normalise = ElementNorm(dim) if batch_norm else None
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
-        return _last_state(self.gru, real_first(x, mask), count_real(x, mask)).to(x.dtype)
+        state = _last_state(self.gru, real_first(x, mask), count_real(x, mask)).to(x.dtype)  # (B, D)
+        return state if self.normalise is None else self.normalise(state[:, None])[:, 0]
 
 
 def _last_state(gru: nn.GRU, x: Tensor, counts: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any, Literal, cast
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import dropout, relu
 
-from vsecore.arguments import Count, checked
+from vsecore.arguments import Count, Share, checked
 from vsecore.masking import check_elements
 from vsecore.normalisation import ElementNorm
 from vsecore.pooling.basic import FirstPool, LastPool, MaxPool, MeanPool
@@ -50,17 +50,23 @@ class SetPool(nn.Module):
     Args:
         predict: a module of `vsecore.sets`, which may learn at a rate of its own (`Training.set_factor`).
         global_pool: (elements, mask) -> the global feature (B, D); None if `predict` does not read it.
+        global_drop: the share of the global feature that is left out in training.
     """
 
-    def __init__(self, predict: SetPrediction, global_pool: nn.Module | None) -> None:
+    def __init__(
+        self, predict: SetPrediction, global_pool: nn.Module | None, global_drop: float = 0.0
+    ) -> None:
         super().__init__()
         self.predict = predict
         self.global_pool = global_pool
+        self.global_drop = global_drop
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Pool (B, N, D) to sets (B, K, D); "slots", (B, K, D), are the sets without the global feature."""
         slots = self.predict.slots_of(x, mask)  # (B, K, D)
-        whole = None if self.global_pool is None else self.global_pool(x, mask)  # (B, D)
+        whole = None
+        if self.global_pool is not None:
+            whole = dropout(self.global_pool(x, mask), self.global_drop, self.training)  # (B, D)
         return self.predict.with_global(slots, whole), {"slots": slots}
 
 
@@ -70,6 +76,7 @@ class SlotPool(SetPool):
     Args:
         global_pool: the pool that makes the global feature. The paper takes the mean of cells, the maximum of
             regions or of BERT's states, and the last states of a BiGRU over word vectors ("seq2seq").
+        global_drop: the share of it that is left out in training, as in the released code for a BiGRU's.
 
     Source: Kim, Kim and Kwak 2023 (DivE), sections 3.1 and 3.2.
     """
@@ -84,12 +91,13 @@ class SlotPool(SetPool):
         iterations: Count = 4,
         hidden: Count | None = 1024,
         global_pool: Inner = "mean",
+        global_drop: Share = 0.0,
         **options: Any,
     ) -> None:
         predict = SlotSetPrediction(dim, slots, iterations, hidden, **options)
         pool = INNER_POOLS[global_pool](dim)
         # Weights that no loss reaches would make several processes wait for their gradients.
-        super().__init__(predict, None if predict.norm_global is None else pool)
+        super().__init__(predict, None if predict.norm_global is None else pool, global_drop)
 
 
 class PIENetPool(SetPool):

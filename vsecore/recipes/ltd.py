@@ -48,7 +48,8 @@ def vsrn(feature: Literal["grid", "region"]) -> Recipe:
         name=f"ltd_{system.name}",
         source=(
             "Bleeker, Yates and de Rijke 2023 (LTD), section 4.2: the caption encoder of its baseline, width "
-            "1024, no decoder of captions. Its released code: the hardest negative from the first epoch on. "
+            "1024, no decoder of captions. Its released code: the hardest negative from the first epoch on, "
+            "and in a variant the batch normalisation of a picture's vector. "
             f"The rest is VSRN: {system.source}"
         ),
         dim=1024,
@@ -84,6 +85,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     # Table 2: the triplet loss, with a normalisation that keeps vectors from becoming all alike.
     "batch_norm": {"image.pool.batch_norm": True, "text.pool.batch_norm": True},
+    # Table 3: the released code normalises VSRN's vector of a picture over the batch.
+    "picture_norm": {"image.pool.batch_norm": True},
     # Tables 2 and 3: the same beside a triplet loss, in any system with one vector for a caption. The hardest
     # negative counts from the first epoch on.
     "triplet": _with(_TRIPLET),

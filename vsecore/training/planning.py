@@ -26,9 +26,8 @@ from vsecore.training.loop import fit
 from vsecore.training.run import Event
 
 WARMUP_STEPS = 3
-"""The first steps are slower and do not count: memory is taken, caches are filled."""
-FEWEST_STEPS = 5
-"""Steps that count, however long they take."""
+"""The first steps are slower and do not count: memory is taken, caches are filled. If steps take long, only
+the first is left out."""
 PROBED = 256
 """Pictures that are evaluated to know what all of them take."""
 BAR = "{l_bar}{bar}| {n:.0f} of {total:.0f} s"
@@ -108,13 +107,19 @@ class _StepTimer:
         self.seconds, self.bar, self.took = seconds, bar, list[float]()
         self._before: float | None = None
 
+    @property
+    def counted(self) -> list[float]:
+        """The seconds of the steps that follow the first ones."""
+        first = next((n for n in range(1, WARMUP_STEPS) if sum(self.took[:n]) >= self.seconds), WARMUP_STEPS)
+        return self.took[first:]
+
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
         if self._before is not None and event.kind == "step":
             self.took.append(time.perf_counter() - self._before)
-        self.event, counted = event, self.took[WARMUP_STEPS:]
-        self.bar.update(min(sum(counted), self.seconds) - self.bar.n)
-        if len(counted) >= FEWEST_STEPS and sum(counted) >= self.seconds:
+        self.event, done = event, sum(self.counted)
+        self.bar.update(min(done, self.seconds) - self.bar.n)
+        if done >= self.seconds:
             raise _EnoughError
         # After an evaluation, what comes next is not a step alone.
         self._before = time.perf_counter() if event.kind == "step" else None
@@ -162,7 +167,7 @@ def plan(
     timer = _StepTimer(seconds, bar)
     with bar, without_progress(), contextlib.suppress(_EnoughError):
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **options)
-    took = timer.took[WARMUP_STEPS:] or timer.took
+    took = timer.counted or timer.took
     if not took:
         raise ValueError("the training ended before two steps: nothing could be timed")
     system, settings = timer.event.system, recipe.training
