@@ -26,7 +26,6 @@ from vsecore.experiments import (
     Experiment,
     claims,
     collection_of,
-    measured,
     recording,
     run,
     running,
@@ -46,6 +45,12 @@ from vsecore.training import fit, score_split
 KINDS = ("grid", "region", "patch")
 SIMPLE = ("mean", "max", "kmax", "manual")
 DIVE = "dive_grid_gru+narrow+small_batches+whole_rate+later_hardest+whole_input"
+
+
+def measured(name, data, features=None, metric="rsum", **options):
+    """One metric of each arm by seed, without arms that lack it."""
+    found = studied(name, data, features, **options)
+    return {arm: dict(one.results[metric]) for arm, one in found.items() if metric in one.results}
 
 
 def base_of(recipe, kind):
@@ -164,6 +169,17 @@ def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
         ("cross_attention", "SCAN both", "grid", [("scan_grid_gru+t2i_mean",), ("scan_grid_gru+i2t",)]),
         ("cross_attention", "VSE++", "region", [("vsepp_region_gru",)]),
         ("set_similarities", "PIE-Net", "grid", [(f"{DIVE}+pie_net_of_cells",)]),
+        (
+            "latent_losses",
+            "triplet + LTD, constraint",
+            "grid",
+            [
+                tuple(
+                    f"ltd_grid_gru+triplet_ltd_constraint+batch_norm{bound}"
+                    for bound in ("", *(f"+bound_0{eta}" for eta in ("05", "10", "15", "25", "30")))
+                )
+            ],
+        ),
     ],
 )
 def test_an_arm_has_the_recipes_of_its_members_or_variants(experiment, arm, features, recipes):
@@ -507,6 +523,9 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     assert list(found) == ["one", "best"], "the data have no regions"
     assert [name for name, *_ in trainings][:2] == ["2ad_grid_gru+mean", "2ad_grid_gru+gpo"], "tried on dev"
     assert all(entry.data["name"] == "coco" for entries in found.values() for entry in entries)
+    run("own", lambda kind: anybodys, seeds=[0, 1, 2], arms=["one"], dry_run=True, **options)
+    run("own", lambda kind: anybodys, seeds=[0, 1], arms=["one"], dry_run=True, **options)
+    assert said[-4].startswith("one: 1 training,") and said[-2] == "one: recorded already"
 
     comparison = Comparison(found, {"one": 400.0}, "COCO 5K")
     sums = [statistics.mean(one.metrics["rsum"] for one in own) for own in comparison.ranked.values()]

@@ -269,7 +269,7 @@ def followed(**curves):
         for seed, values in enumerate(by_seed):
             for epoch, value in enumerate(values, start=1):
                 results.setdefault(f"dev_{measure}_{epoch}", {})[seed] = value
-    return Studied("", [], results, {}, "", ("", ""))
+    return Studied("", [], results, {}, ("", ""))
 
 
 def test_a_baseline_is_passed_in_the_first_epoch_above_its_best():

@@ -6,7 +6,7 @@ import pytest
 
 from studies import LEVEL, RATES, RIDGE, SIX, ridge, study
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, missing, outcomes
+from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, outcomes
 from vsecore.experiments.gates import Studied, Trained, measures_of
 from vsecore.experiments.printed import printed_sums
 
@@ -27,13 +27,9 @@ def a_small_scale(monkeypatch):
 
 def arm(values=BETTER, baseline=RIDGE, name="first", more=None, **changes):
     """What is recorded of an arm: its rsum by seed; changes are of its training."""
-    training = Trained(
-        "recipe", **{"tried": RATES, "curves": [LEVEL], "full_length": False} | changes, seconds=60.0
-    )
+    training = Trained("recipe", **{"tried": RATES, "curves": [LEVEL], "full_length": False} | changes)
     measured = {} if baseline is None else {"rsum": baseline}
-    return Studied(
-        name, [training], {"rsum": values, **(more or {})}, measured, "a processor", ("title of", name)
-    )
+    return Studied(name, [training], {"rsum": values, **(more or {})}, measured, ("title of", name))
 
 
 SECOND = arm(WORSE, name="second")
@@ -43,28 +39,27 @@ SECOND = arm(WORSE, name="second")
 
 
 @pytest.mark.parametrize(
-    ("first", "gate", "trainings"),
+    ("first", "gate"),
     [
-        (arm(), None, 0),
-        (arm(tried={2e-3: 100.0}), "learning rate of first", 2),
-        (arm(tried={2e-3: 100.0, 4e-3: 95.0}), "learning rate of first", 1),
-        (arm(tried={1e-3: 90.0, 2e-3: 95.0, 4e-3: 100.0}), "learning rate of first", 1),  # at the upper edge
-        (arm(tried={1e-3: 100.0, 2e-3: 95.0, 4e-3: 90.0}), "learning rate of first", 1),  # at the lower edge
-        (arm(curves=[RISING]), "length of first", 7),
-        (arm(curves=[RISING], full_length=True), None, 0),
-        (arm(curves=[RISING, FALLING, FALLING]), None, 0),  # the seeds level off together
-        (arm(curves=[RISING, RISING, FALLING]), "length of first", 7),
-        (arm(curves=[]), "length of first", 0),
-        (arm(baseline=None), "baseline of first", 0),
-        (arm(baseline=310.0 / 1.005), "baseline of first", 0),  # above, but by less than the margin
-        (arm({0: 310.0, 1: 320.0, 7: 1000.0}), "seeds", 1),
-        (SECOND, "one system", 0),
+        (arm(), None),
+        (arm(tried={2e-3: 100.0}), "learning rate of first"),
+        (arm(tried={2e-3: 100.0, 4e-3: 95.0}), "learning rate of first"),
+        (arm(tried={1e-3: 90.0, 2e-3: 95.0, 4e-3: 100.0}), "learning rate of first"),  # at the upper edge
+        (arm(tried={1e-3: 100.0, 2e-3: 95.0, 4e-3: 90.0}), "learning rate of first"),  # at the lower edge
+        (arm(curves=[RISING]), "length of first"),
+        (arm(curves=[RISING], full_length=True), None),
+        (arm(curves=[RISING, FALLING, FALLING]), None),  # the seeds level off together
+        (arm(curves=[RISING, RISING, FALLING]), "length of first"),
+        (arm(curves=[]), "length of first"),
+        (arm(baseline=None), "baseline of first"),
+        (arm(baseline=310.0 / 1.005), "baseline of first"),  # above, but by less than the margin
+        (arm({0: 310.0, 1: 320.0, 7: 1000.0}), "seeds"),
+        (SECOND, "one system"),
     ],
 )
-def test_each_gate_is_shut_by_what_it_names(first, gate, trainings):
+def test_each_gate_is_shut_by_what_it_names(first, gate):
     found = gates.shut(first, SECOND, "small")
-    assert [(one.gate, one.trainings) for one in found] == ([] if gate is None else [(gate, trainings)])
-    assert sum(one.seconds for one in found) == 60 * trainings * (1 + (gate == "length of first"))
+    assert [one.gate for one in found] == ([] if gate is None else [gate])
 
 
 def test_the_weaker_arm_may_be_below_the_linear_baseline_if_it_is_finished():
@@ -102,19 +97,6 @@ def test_an_ensemble_is_as_finished_as_its_least_finished_member():
     assert gates.is_finished(replace(arm(), trainings=[done, done]))
 
 
-def test_what_completes_the_common_seeds_is_the_least_that_does():
-    def trainings(first, second):
-        one, other = (arm(dict.fromkeys(seeds, 300.0)) for seeds in (first, second))
-        gate = gates.seeds(one, other, "scenes")
-        return gate and gate.trainings
-
-    assert trainings(range(5), range(5)) is None
-    assert trainings(range(5), range(3)) == 2
-    assert trainings(range(3), range(3)) == 4
-    assert trainings(range(5), range(5, 10)) == 5
-    assert trainings(range(4), [0, 1, 7]) == 3  # of the second 2 and 3, of the first 7
-
-
 def epochs(begins, values):
     """What is recorded of each epoch, from two seeds."""
     return {f"{begins}{epoch}": {0: value, 1: value} for epoch, value in enumerate(values, start=1)}
@@ -143,7 +125,6 @@ def epochs(begins, values):
 def test_what_still_moves_says_nothing_of_where_it_ends(about, more, gate):
     found = gates.far_enough(arm(more=more), about)
     assert (found and found.gate) == gate
-    assert found is None or (found.trainings, found.seconds) == (7, 2 * 7 * 60.0)
 
 
 # ---------------------------------------------------------------- which records are compared
@@ -217,11 +198,7 @@ def test_an_arm_without_records_is_not_tried_and_says_what_it_lacks(tmp_path, cl
     assert outcomes("2ad", "small", experiment="2ad_pooling") == outcomes("aoq", "small") == []
     study(tmp_path, "2ad_parts", "all", {0: 300.0})
     outcome, _ = outcomes("2ad", "small", folder=tmp_path)
-    lacks = missing(outcome, ledger.studied("2ad_parts", "small", folder=tmp_path), "small", 60.0)
-    assert [(gate.gate, gate.trainings) for gate in lacks] == [
-        ("fair trainings of without AdOpt", 5),
-        ("seeds of all", 2),
-    ]
+    assert [gate.gate for gate in outcome.shut] == ["fair trainings of without AdOpt"]
 
 
 # ---------------------------------------------------------------- verdicts
@@ -338,8 +315,6 @@ def test_where_no_pairs_are_known_no_training_would_help_a_claim_about_relations
     claimed({"about": "relations", "experiment": "relational_losses", "system": "basic", "against": "CA"})
     (outcome,) = outcomes("2ad", "small", folder=tmp_path)
     assert outcome.in_words == "too small to say: no known truth"
-    assert [(gate.trainings, gate.seconds) for gate in outcome.shut] == [(0, 0.0)]
-    assert missing(outcome, {}, "small", 60.0) == list(outcome.shut)
 
 
 # ---------------------------------------------------------------- claims

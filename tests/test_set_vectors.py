@@ -9,7 +9,17 @@ import torch
 from coursebook.evidence import _elements
 from vsecore.embedding import Embedding
 from vsecore.experiments import EXPERIMENTS, set_vectors
-from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, SMALLEST, alone, measure_sets, without
+from vsecore.experiments.set_vectors import (
+    LOG_VARIANCES,
+    LOST_ALONE,
+    LOST_WITHOUT,
+    SIDES,
+    SMALLEST,
+    alone,
+    lost,
+    measure_sets,
+    without,
+)
 from vsecore.similarity import SIMILARITIES, smooth_chamfer
 
 OWNER = torch.arange(8) // 2  # the picture of each caption
@@ -58,6 +68,17 @@ def test_the_logarithm_of_the_variance_is_taken_of_each_set_before_the_mean(meas
 def test_one_vector_is_not_a_set(measured):
     assert measured(torch.randn(4, 6), torch.randn(8, 6)) == {}
     assert measured(torch.randn(4, 1, 6), torch.randn(8, 1, 6)) == {}
+
+
+def test_what_sets_lose_is_a_share_of_the_rsum():
+    """The numbers of the paper's table 5."""
+    metrics = {"rsum": 500.8, without("pictures", 2): 500.2}
+    metrics |= {alone("pictures", k): sums for k, sums in enumerate((491.1, 309.6, 484.9, 486.0), start=1)}
+    metrics |= {alone("texts", k): sums for k, sums in enumerate((481.9, 483.0, 481.7, 497.2), start=1)}
+    found = lost(metrics)
+    assert [found[name] for name in LOST_ALONE] == pytest.approx([11.56, 2.96], abs=0.01)
+    assert found[LOST_WITHOUT] == pytest.approx(100 * 0.6 / 500.8)  # the second is the weakest alone
+    assert lost({"rsum": 500.8}) == {}
 
 
 def test_the_page_has_the_best_and_the_worst_vector_of_each_seed():

@@ -9,8 +9,8 @@ be trained for it. `compare` holds any runs side by side.
 from vsecore.experiments.claims import Claim, claims, departures
 from vsecore.experiments.experiment import EXPERIMENTS, Arm, Experiment, get_experiment
 from vsecore.experiments.gates import Studied
-from vsecore.experiments.ledger import epochs_to_pass, measured, side_by_side, studied
-from vsecore.experiments.missing import missing, summary, train_missing
+from vsecore.experiments.ledger import epochs_to_pass, side_by_side, studied
+from vsecore.experiments.missing import summary, train_missing
 from vsecore.experiments.pairs import pair_accuracy, pair_scores
 from vsecore.experiments.running import RESULTS, Settings, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, collection_of
@@ -33,8 +33,6 @@ __all__ = [
     "departures",
     "epochs_to_pass",
     "get_experiment",
-    "measured",
-    "missing",
     "outcomes",
     "pair_accuracy",
     "pair_scores",

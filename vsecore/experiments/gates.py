@@ -36,8 +36,6 @@ class Trained:
     """The rsum on dev after each epoch at the best rate, from each seed."""
     full_length: bool
     """Whether it took as many epochs as its recipe asks for."""
-    seconds: float
-    """Wall time of one training; the median, since one may have been paused."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,6 @@ class Studied:
     sums of the three recalls of a direction."""
     baseline: Mapping[str, float]
     """The measures of a ridge regression on its features, the best if its members have several."""
-    device: str
-    """The hardware that it was trained on."""
     title: tuple[str, str]
     """Name and digest of its records: the same if two arms are the same system."""
 
@@ -66,11 +62,6 @@ class Studied:
     def rsum(self) -> float:
         """The mean over its seeds."""
         return statistics.mean(self.results["rsum"].values())
-
-    @property
-    def seconds(self) -> float:
-        """How long the trainings of one seed take."""
-        return sum(training.seconds for training in self.trainings)
 
     def epochs(self, begins: str) -> dict[int, list[float]]:
         """Return what is recorded for each epoch, by seed, under names that begin like this."""
@@ -89,10 +80,6 @@ class Shut:
     gate: str
     """Its name, in a word or two."""
     why: str
-    trainings: int = 0
-    """How many would open it, if they go well; 0 if none would."""
-    seconds: float = 0.0
-    """How long these take."""
 
 
 def measures_of(data: str, when: When = "at the end", about: About = "both ways") -> tuple[str, ...]:
@@ -145,7 +132,7 @@ def zero(arm: Studied, data: str, about: About) -> Studied:
     """
     measures = {measure: dict.fromkeys(arm.seeds, 0.0) for measure in measures_of(data, about=about)}
     above = {"rsum": dict.fromkeys(arm.seeds, math.inf)}
-    return Studied("0", [], above | measures, dict.fromkeys(measures_of(data), 0.0), arm.device, ("", ""))
+    return Studied("0", [], above | measures, dict.fromkeys(measures_of(data), 0.0), ("", ""))
 
 
 def weaker(first: Studied, second: Studied) -> Studied:
@@ -162,10 +149,9 @@ def learning_rate(arm: Studied) -> Shut | None:
     """Check that each learning rate is the best of at least three on dev, and not the lowest or highest."""
     for training in arm.trainings:
         if not tuning.is_settled(training.tried):
-            count = len(tuning.still_to_try(training.tried))
             rates = ", ".join(f"{rate:g}" for rate in training.tried) or "none"
             why = f"tried for {training.name}: {rates}; the best must lie between two others"
-            return Shut(f"learning rate of {arm.arm}", why, count, count * training.seconds)
+            return Shut(f"learning rate of {arm.arm}", why)
     return None
 
 
@@ -183,7 +169,7 @@ def levelled(arm: Studied) -> Shut | None:
         gain = late_gain(curve)
         if gain >= LEVELLED:
             why = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
-            return _twice_as_long(arm, [training], f"length of {arm.arm}", why)
+            return Shut(f"length of {arm.arm}", why)
     return None
 
 
@@ -211,15 +197,8 @@ def _has_baseline(arm: Studied, data: str) -> bool:
 def seeds(first: Studied, second: Studied, data: str) -> Shut | None:
     """Check that both arms were trained from the same seeds, five on the scenes, three on photographs."""
     wanted, shared = seeds_wanted(data), first.seeds & second.seeds
-    lacking = wanted - len(shared)
-    if lacking <= 0:
-        return None
-    of_first = min(lacking, len(first.seeds - shared))  # a seed that one arm has costs one training
-    of_second = min(lacking - of_first, len(second.seeds - shared))
-    counts = ((lacking - of_first, first), (lacking - of_second, second))
-    trainings = sum(count * len(arm.trainings) for count, arm in counts)
-    seconds = sum(count * arm.seconds for count, arm in counts)
-    return Shut("seeds", f"{len(shared)} in common, {wanted} needed", trainings, seconds)
+    enough = len(shared) >= wanted
+    return None if enough else Shut("seeds", f"{len(shared)} in common, {wanted} needed")
 
 
 def measured(first: Studied, second: Studied, measures: Sequence[str]) -> Shut | None:
@@ -229,9 +208,7 @@ def measured(first: Studied, second: Studied, measures: Sequence[str]) -> Shut |
         for arm in (first, second):
             if missing := shared - arm.results.get(measure, {}).keys():
                 lacking = ", ".join(str(seed) for seed in sorted(missing))
-                why = f"{measure} of {arm.arm} is not recorded for seeds {lacking}"
-                count = len(missing) * len(arm.trainings)
-                return Shut("measures", why, count, len(missing) * arm.seconds)
+                return Shut("measures", f"{measure} of {arm.arm} is not recorded for seeds {lacking}")
     return None
 
 
@@ -250,7 +227,7 @@ def far_enough(arm: Studied, about: About) -> Shut | None:
     ):
         if fails and of_seeds:
             which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
-            return _twice_as_long(arm, arm.trainings, f"{gate} of {arm.arm}", f"{what} with {which}")
+            return Shut(f"{gate} of {arm.arm}", f"{what} with {which}")
     if about == "fall of the multiplier":
         return _settled(arm, MULTIPLIERS, "multiplier", SUBJECTS[about].margin / 100)
     if about == "bound":
@@ -270,14 +247,7 @@ def _settled(arm: Studied, begins: str, what: str, allowed: float) -> Shut | Non
     if changed < allowed:
         return None
     why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} % of its peak"
-    return _twice_as_long(arm, arm.trainings, f"{what} of {arm.arm}", why)
-
-
-def _twice_as_long(arm: Studied, systems: Sequence[Trained], gate: str, why: str) -> Shut:
-    """What it takes to train systems of an arm again, at all rates and from all seeds, twice as long."""
-    each = len(tuning.FIRST) + len(arm.seeds) - 1
-    seconds = sum(system.seconds for system in systems)
-    return Shut(gate, why, each * len(systems), 2 * each * seconds)
+    return Shut(f"{what} of {arm.arm}", why)
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:

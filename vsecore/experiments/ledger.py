@@ -68,22 +68,6 @@ def used(name: str, data: str, folder: Path = RESULTS) -> list[Record]:
     return _study(_arms(name), data, None, "fair", folder)[1]
 
 
-def measured(
-    name: str,
-    data: str,
-    features: FeatureKind | None = None,
-    metric: str = "rsum",
-    scale: Scale = "fair",
-    folder: Path = RESULTS,
-) -> dict[str, dict[int, float]]:
-    """Return one metric of each arm of an experiment by seed, without arms that lack it; see `studied`."""
-    return {
-        arm: dict(found.results[metric])
-        for arm, found in studied(name, data, features, scale, folder).items()
-        if metric in found.results
-    }
-
-
 def epochs_to_pass(
     system: Studied, baseline: Studied, measure: Literal["rsum", "i2t_r1", "t2i_r1"] = "rsum"
 ) -> dict[int, int | None]:
@@ -163,7 +147,7 @@ def _read(
             used.update({id(entry): entry for entry in own})
             trainings = [_trained(one, trained, tried(one.system, one.recipe.name)) for one in planned]
             baseline = _baseline(own, entries, measures_of(data))
-            found[called] = Studied(arm, trainings, _by_seed(own), baseline, own[0].device, title)
+            found[called] = Studied(arm, trainings, _by_seed(own), baseline, title)
     return found, list(used.values())
 
 
@@ -236,5 +220,4 @@ def _trained(planned: Training, entries: Iterable[Record], tried: Mapping[float,
         tried,
         [curve for entry in own if (curve := tuning.development_curve(entry))],
         recipe.training.epochs >= get(recipe.name).training.epochs,
-        statistics.median(entry.seconds for entry in own) if own else 0.0,
     )

@@ -24,7 +24,6 @@ from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
 from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.experiment import BY_WORK, Experiment, System, get_experiment, title_of
-from vsecore.experiments.gates import Shut, Studied
 from vsecore.experiments.recording import asked_of_record
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import changes_of
@@ -37,38 +36,6 @@ Key = tuple[str, str, int]
 """What tells a training from all others: the name of its data, its digest and its seed."""
 DATA = ("scenes", "flickr8k")
 """The data that claims are tried on."""
-
-
-def missing(
-    outcome: Outcome,
-    found: Mapping[str, Studied],
-    data: str,
-    seconds: float,
-    entries: Sequence[Record] = (),
-) -> list[Shut]:
-    """Return the gates that keep a claim from being judged; an arm that was never trained is one too.
-
-    Args:
-        outcome: the claim's outcome.
-        found: what is recorded about the experiment's arms.
-        data: the name of the data.
-        seconds: how long a training takes, for arms that have none. `nan`: nobody knows yet.
-        entries: what is recorded of the experiment, see `ledger.used`.
-    """
-    if outcome.judgement != "not tried":
-        return list(outcome.shut)
-    experiment, wanted = get_experiment(outcome.claim.experiment), gates.seeds_wanted(data)
-    untried = [arm for arm in outcome.claim.arms if arm not in found]
-    count = len({key for arm in untried for key in lacking(experiment, arm, data, entries)})
-    held: list[Shut | None] = [
-        Shut(f"fair trainings of {' and '.join(untried)}", "none yet", count, count * seconds)
-    ]
-    for arm in [found[arm] for arm in outcome.claim.arms if arm in found]:
-        held += [gates.learning_rate(arm), gates.levelled(arm)]
-        if (seeds := wanted - len(arm.seeds)) > 0:
-            why = f"{len(arm.seeds)} so far, {wanted} needed"
-            held.append(Shut(f"seeds of {arm.arm}", why, seeds * len(arm.trainings), seeds * arm.seconds))
-    return [gate for gate in held if gate is not None]
 
 
 def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Record]) -> dict[Key, str]:
@@ -128,8 +95,6 @@ class Survey:
     """How many claims are judged."""
     open: Sequence[Lack]
     """The claims that are not, except those that the data cannot answer."""
-    entries: Mapping[str, Sequence[Record]]
-    """The records of each experiment, see `ledger.used`."""
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
@@ -154,7 +119,7 @@ class Survey:
             for outcome in results
             if outcome.judgement in ("too small to say", "not tried")
         ]
-        return cls(len(results) - len(lacks), lacks, entries)
+        return cls(len(results) - len(lacks), lacks)
 
     @property
     def trainings(self) -> dict[Key, float]:
@@ -167,12 +132,6 @@ def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -
     own = [entry for entry in its if entry.name == recipe]
     taken = own or its or everything
     return statistics.median(entry.seconds for entry in taken) if taken else math.nan
-
-
-def usual_seconds(arms: Iterable[Studied]) -> float:
-    """Return how many seconds a training of some arms takes, the median; `nan` if there is none."""
-    seconds = [training.seconds for arm in arms for training in arm.trainings if training.seconds]
-    return statistics.median(seconds) if seconds else math.nan
 
 
 def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:

@@ -103,7 +103,7 @@ def run(
         if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, chosen.changes)):
             chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
     if chosen.dry_run or chosen.scale == "paper":
-        runner.announce(systems, len(seeds) + (len(tuning.FIRST) if chosen.scale == "fair" else 0))
+        runner.announce(systems, seeds)
     if chosen.dry_run:
         return {}
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
@@ -178,23 +178,31 @@ class _Runner:
                 raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
         return self.settings.arms or able
 
-    def announce(self, systems: Mapping[str, Sequence[System]], times: int) -> None:
-        """Say what will be trained, and how long it takes on this machine if nothing of it is recorded yet.
+    def announce(self, systems: Mapping[str, Sequence[System]], seeds: Sequence[int]) -> None:
+        """Say what will be trained, and how long it takes on this machine.
 
-        Each system of each arm is trained `times` times.
+        Where something is chosen on dev first, it is as if nothing were recorded yet.
         """
+        fair = self.settings.scale == "fair"
         seconds: dict[tuple[str, FeatureKind], float] = {}
+        most: dict[tuple[str, FeatureKind], int] = {}
         for arm, several in systems.items():
-            of_arm = []
+            known = self.experiment.trainings(arm, self.features, lambda one: only_recipe(one, self.changes))
+            left = [seed for seed in seeds if fair or not known or not self.recorded(known, seed)]
+            if not left:
+                self.settings.log(f"{arm}: recorded already")
+                continue
+            times, of_arm = len(left) + (len(tuning.FIRST) if fair else 0), list[float]()
             for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
                 key = training.recipe.hash(), training.system.features
                 if key not in seconds:
                     cost = plan(training.recipe, self.dataset(training), seconds=TRIAL_SECONDS)
                     seconds[key] = cost.seconds
+                most[key] = max(times, most.get(key, 0))
                 of_arm += [seconds[key]] * times
             count = f"{len(of_arm)} training{'s' if len(of_arm) > 1 else ''}"
             self.settings.log(f"{arm}: {count}, {duration(sum(of_arm))}")
-        total = duration(times * sum(seconds.values()))
+        total = duration(sum(most[key] * each for key, each in seconds.items()))
         self.settings.log(f"in all, counting once what several arms share: {total}")
 
     def recipe_of(self, system: System) -> Recipe | None:
@@ -236,15 +244,7 @@ class _Runner:
         """
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
-        folder, (name, digest) = self.settings.folder, title_of(trainings)
-        known = known_beforehand(joined(sources))
-        same = [
-            entry
-            for entry in records.find(
-                folder, name=name, config_hash=digest, seed=seed, precision=self.precision
-            )
-            if known_beforehand(entry.data) == known
-        ]
+        folder, same = self.settings.folder, self.recorded(trainings, seed)
         for entry in same:
             if asked <= entry.metrics.keys():
                 self.settings.log(f"{title}, seed {seed}: recorded already")
@@ -260,6 +260,14 @@ class _Runner:
                 (folder / old.file_name).unlink(missing_ok=True)
         self.settings.log(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
+
+    def recorded(self, trainings: Sequence[Training], seed: int) -> list[records.Record]:
+        """Return the records of an arm from a seed, on the same data and in the same precision."""
+        folder, (name, digest) = self.settings.folder, title_of(trainings)
+        known = known_beforehand(joined([self._source(training, seed) for training in trainings]))
+        found = {"name": name, "config_hash": digest, "seed": seed, "precision": self.precision}
+        entries = records.find(folder, **found) if folder.is_dir() else []
+        return [entry for entry in entries if known_beforehand(entry.data) == known]
 
     def train(self, training: Training, seed: int) -> Trained:
         """Train a system and measure it, or return it if it was just trained."""

@@ -71,7 +71,7 @@ def outcomes(
     for name, several in by_experiment.items():
         arms = studied(name, data, features, folder=folder)
         pairs = {claim: _pair(claim, arms, data) for claim in several}
-        first_look = [_first_look(claim, pair, data) for claim, pair in pairs.items()]
+        first_look = [_first_look(claim, pair, arms, data) for claim, pair in pairs.items()]
         judged = {
             one.claim: pair for one in first_look if not one.shut and (pair := pairs[one.claim]) is not None
         }
@@ -92,12 +92,15 @@ def _pair(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[Studied
     return None if first is None or second is None else (first, second)
 
 
-def _first_look(claim: Claim, pair: tuple[Studied, Studied] | None, data: str) -> Outcome:
+def _first_look(
+    claim: Claim, pair: tuple[Studied, Studied] | None, arms: Mapping[str, Studied], data: str
+) -> Outcome:
     """Return the outcome of a claim whose gates may be shut; one that can be judged is judged later."""
     if never := gates.never(claim, data):
         return Outcome(claim, {}, [never], "too small to say")
     if pair is None:
-        return Outcome(claim, {}, (), "not tried")
+        untried = " and ".join(arm for arm in claim.arms if arm not in arms)
+        return Outcome(claim, {}, [Shut(f"fair trainings of {untried}", "none yet")], "not tried")
     by_seed = {measure: differences(*pair, measure) for measure in claim.measures_of(data)}
     return Outcome(claim, by_seed, gates.shut(*pair, data, claim.when, claim.about), "too small to say")
 

@@ -27,7 +27,6 @@ from vsecore.experiments import (
     departures,
     epochs_to_pass,
     get_experiment,
-    missing,
     outcomes,
     studied,
 )
@@ -36,7 +35,6 @@ from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.first_round import SHARES
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.graded import GRADED
-from vsecore.experiments.missing import Survey, usual_seconds
 from vsecore.experiments.pairs import METRICS as PAIRS
 from vsecore.experiments.probe import FACTS, probe_metric
 from vsecore.experiments.references import ORACLE
@@ -76,7 +74,6 @@ class Findings:
     fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
     oracle: Mapping[str, float]
     """The rsum of the oracle, where the truth is known."""
-    surveys: Mapping[str, Survey]
 
     @classmethod
     def read(cls, work: str, kept: Path) -> Findings:
@@ -94,7 +91,6 @@ class Findings:
             {data: outcomes(work, data, folder=kept) for data in DATA},
             {data: {name: studied(name, data, folder=kept) for name in names} for data in DATA},
             dict([("scenes", entry.metrics["rsum"]) for entry in found if entry.data["name"] in worlds]),
-            {data: Survey.of(work, data, kept) for data in DATA},
         )
 
 
@@ -422,36 +418,22 @@ def _dropdown(title: str, text: str) -> str:
 
 
 def still_open(found: Findings) -> str:
-    """Return the claims that are not judged yet, each with the gates that are shut, and what opens them."""
+    """Return the claims that are not judged yet, each with the gates that are shut."""
     lines = [
         "## Still open",
-        "These claims are not judged yet. Beside each stand the gates that are shut, the trainings that "
-        "would open them, and the hours that those take on the same device as before; a training that "
-        "several claims need is counted in each of their rows.",
+        "These claims are not judged yet. Beside each stand the gates that are shut. "
+        "`vse experiment --missing` trains what opens them.",
     ]
     for data, called in DATA.items():
         if not any(found.fair[data].values()):
             lines.append(f"On {called} nothing is trained at the fair scale yet.")
             continue
-        rows = []
-        for outcome in found.outcomes[data]:
-            name, arms = outcome.claim.experiment, found.fair[data][outcome.claim.experiment]
-            taken = usual_seconds(arms.values())
-            if math.isnan(taken):
-                taken = usual_seconds(arm for others in found.fair[data].values() for arm in others.values())
-            shut = missing(outcome, arms, data, taken, found.surveys[data].entries[name])
-            if shut:
-                hours = sum(gate.seconds for gate in shut) / 3600
-                why = "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in shut)
-                count = str(sum(gate.trainings for gate in shut))
-                rows.append(
-                    [outcome.claim.statement, why, count, "–" if math.isnan(hours) else f"{hours:.1f}"]
-                )
+        rows = [
+            [one.claim.statement, "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut)]
+            for one in found.outcomes[data]
+            if one.shut
+        ]
         if rows:
-            lacking = found.surveys[data].trainings
-            hours = sum(lacking.values()) / 3600
-            total = "" if math.isnan(hours) else f", about {hours:.0f} hours"
-            count = counted(len(lacking), "training")
-            title = f"On {called}: {len(rows)} claims, together {count}{total}"
-            lines.append(_dropdown(title, table(["claim", "shut, and why", "trainings", "hours"], rows)))
+            title = f"On {called}: {counted(len(rows), 'claim')}"
+            lines.append(_dropdown(title, table(["claim", "shut, and why"], rows)))
     return "\n\n".join(lines) if lines[2:] else ""
