@@ -410,3 +410,16 @@ def test_their_vocabulary_is_counted_in_the_captions_and_kept(name, tmp_path):
     assert isinstance(vocabulary, Vocabulary) and vocabulary.words == ["a"]
     vocabulary.save(tmp_path)
     assert TEXT_ENCODERS.call(name, "load_tokenizer", {"minimum_count": 2}, folder=tmp_path).words == ["a"]
+
+
+def test_what_is_dropped_is_dropped_in_training_alone():
+    torch.manual_seed(0)
+    regions, words = torch.randn(3, 5, 6), torch.randint(4, 9, (3, 5))
+    for encoder, x in (
+        (RegionEncoder(6, 64, drop=0.5), regions),
+        (CaptionTransformer(9, 16, 64, layers=0, positions=False, word_drop=0.5), words),
+    ):
+        first, second = (encoder(x)[0] for _ in range(2))
+        assert not torch.equal(first, second)
+        encoder.eval()
+        assert torch.equal(encoder(x)[0], encoder(x)[0])

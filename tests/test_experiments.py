@@ -33,7 +33,7 @@ from vsecore.experiments import (
     tuning,
 )
 from vsecore.experiments.claims import FIRST_PLACE
-from vsecore.experiments.comparison import Comparison
+from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import only_recipe, title_of
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_sums
@@ -515,6 +515,7 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     arms = {"one": Arm(), "best": Arm(best_of=("+mean", "+gpo")), "region": Arm(members=("region",))}
     monkeypatch.setitem(EXPERIMENTS, "own", Experiment("?", "nobody", "2ad_{features}_gru", arms))
     monkeypatch.setattr(running, "plan", lambda *given, **options: SimpleNamespace(seconds=60.0))
+    monkeypatch.setattr(recording, "COCO_5K", 20)
     changes = SMALL | {"training.epochs": 1}
     options = {"scale": "paper", "changes": changes, "folder": tmp_path, "log": said.append}
     assert run("own", lambda kind: anybodys, seeds=[0, 1], dry_run=True, **options) == {} and not trainings
@@ -532,6 +533,8 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     assert set(comparison.ranked) == set(found) and sums == sorted(sums, reverse=True)
     markdown, csv, drawn = (path.read_text() for path in comparison.write(tmp_path, "own"))
     assert "rsum in the paper, COCO 5K" in markdown and "| 400.0 |" in markdown
+    assert "| rsum of five folds |" in markdown
+    assert all(one.metrics[FIVE_FOLDS] > one.metrics["rsum"] for one in found["one"]), "of fewer pictures"
     assert len(csv.splitlines()) == 1 + 2 * 2 and "<svg" in drawn
     assert found["one"][0].metrics["parameters"] > found["one"][0].config["dim"]
 

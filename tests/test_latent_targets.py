@@ -21,7 +21,7 @@ from vsecore.losses import (
 from vsecore.losses.input_target import InputTarget
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.latent_target import LatentTarget
-from vsecore.pooling import ProjectedPool
+from vsecore.pooling import GRUPool, ProjectedPool
 
 # The multiplier.
 
@@ -163,13 +163,14 @@ def test_each_caption_predicts_its_own_target_or_words_and_its_tower_learns(kind
     assert step.t.vectors.grad.ne(0).any(1).all(), "every caption's tower learns"
 
 
-def test_batch_normalisation_is_the_last_thing_before_unit_length():
+@pytest.mark.parametrize("pool", [ProjectedPool, GRUPool])
+def test_batch_normalisation_is_the_last_thing_before_unit_length(pool):
     torch.manual_seed(0)
     x = torch.randn(64, 5, 8) + 3
-    normalised = ProjectedPool(8, batch_norm=True)(x)  # (64, 8)
+    normalised = pool(8, batch_norm=True)(x)  # (64, 8)
     torch.testing.assert_close(normalised.mean(0), torch.zeros(8), atol=1e-5, rtol=0)
     torch.testing.assert_close(normalised.std(0, correction=0), torch.ones(8), atol=1e-2, rtol=0)
-    assert ProjectedPool(8)(x).mean(0).abs().max() > 0.1
+    assert pool(8)(x).mean(0).abs().max() > 0.1
 
 
 # In training.

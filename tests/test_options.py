@@ -46,7 +46,7 @@ CASES = [
     for place, registry in PLACES.items()
     for name in registry
     if name not in SKIPPED
-    for option in registry._options(name)
+    for option in registry.options(name)
     for value in [
         "none of them",
         *(FREE if place == "text.encoder" else {}).get((name, option), OUT_OF_RANGE.get(option, [])),

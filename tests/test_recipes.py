@@ -201,9 +201,7 @@ def test_the_defaults_stand_still_for_digests_are_taken_against_them():
     """Digests leave defaults out: what is new belongs into a recipe."""
     content = Recipe(name="", source="").to_dict() | {"first_round": dataclasses.asdict(FirstRound())}
     options = {
-        f"{registry.kind} {name}": {
-            option: repr(of.default) for option, of in registry._options(name).items()
-        }
+        f"{registry.kind} {name}": {option: repr(of.default) for option, of in registry.options(name).items()}
         for registry in (IMAGE_ENCODERS, TEXT_ENCODERS, REASONERS, POOLS, SIMILARITIES, LOSSES)
         for name in registry
     }

@@ -51,6 +51,12 @@ ScaleOption = Annotated[
         "lesson: in minutes. [default: fair on scenes, paper elsewhere]"
     ),
 ]
+Tested = Annotated[
+    Literal["test", "testall"],
+    typer.Option(
+        "--split", help="What is tested. testall: all 5,000 test pictures of COCO, where test has only 1,000."
+    ),
+]
 Arms = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")]
 Records = Annotated[
     Path | None,
@@ -123,6 +129,7 @@ def experiment(
     chosen: ClaimOption = None,
     dry_run: DryRun = False,
     jobs: Jobs = None,
+    split: Tested = "test",
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
     from vsecore import experiments
@@ -143,7 +150,7 @@ def experiment(
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
-        return _of_kind(kind, [open_dataset(source, kind, view) for source in named])
+        return _of_kind(kind, [open_dataset(source, kind, view, test=split) for source in named])
 
     found = experiments.run(
         name,

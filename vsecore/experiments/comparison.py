@@ -16,6 +16,8 @@ from vsecore.records import RECALLS, Record
 
 OURS, PAPERS = "#0072b2", "#d55e00"
 """The colours of our results and of the paper's, which can be told apart in colour blindness."""
+FIVE_FOLDS = "rsum_of_five_folds"
+"""The mean rsum over five folds, COCO 1K, which is recorded where all of COCO's test pictures are tested."""
 HEADS = ("system", "seeds", "rsum", "picture to text R@1", "text to picture R@1")
 
 
@@ -37,10 +39,14 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return a Markdown table; a mean is followed by ± half of its 95 % interval."""
-        heads = [*HEADS, *([f"rsum in the paper, {self.printed_on}"] if self.printed_on else [])]
+        folds = all(FIVE_FOLDS in entry.metrics for entries in self.found.values() for entry in entries)
+        heads = [*HEADS, *(["rsum of five folds"] if folds else [])]
+        heads += [f"rsum in the paper, {self.printed_on}"] if self.printed_on else []
         lines = []
         for name, entries in self.ranked.items():
             cells = row(name, [entry.metrics for entry in entries])
+            if folds:
+                cells.append(f"{statistics.mean(entry.metrics[FIVE_FOLDS] for entry in entries):.1f}")
             if self.printed_on:
                 cells.append(f"{self.paper[name]:.1f}" if name in self.paper else "–")
             weights = entries[0].metrics.get("parameters")  # older records do not say

@@ -23,10 +23,10 @@ def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict
     """Return the rsum that papers print for each arm, and the name of the test pictures that it is of.
 
     If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
-    that `printed_sums` takes.
+    that `printed_sums` takes. The field's folders are called `coco_precomp` and `f30k_precomp`.
     """
-    sums = _by_pictures(_rows(experiment))
-    same = f"{data}, {pictures:,} test pictures"
+    sums, name = _by_pictures(_rows(experiment)), data.removesuffix("_precomp")
+    same = f"{'flickr30k' if name == 'f30k' else name}, {pictures:,} test pictures"
     chosen = same if same in sums or not sums else _fullest(sums)
     return sums.get(chosen, {}), TEST_PICTURES[chosen] if chosen in sums else ""
 

@@ -15,6 +15,7 @@ from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import watching
 from vsecore.experiments.claims import FIRST_PLACE
+from vsecore.experiments.comparison import FIVE_FOLDS
 from vsecore.experiments.experiment import Experiment, Training, title_of
 from vsecore.experiments.first_round import shares_true
 from vsecore.experiments.graded import GRADED, graded
@@ -26,6 +27,8 @@ from vsecore.experiments.set_vectors import measure_sets
 from vsecore.training import Run, score_split
 from vsecore.training.distributed import best_device
 
+COCO_5K = 5000
+"""How many test pictures COCO has."""
 MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
@@ -104,6 +107,8 @@ def record_of(
     first, data = parts[0], joined(sources)
     scores, (name, digest) = ensemble(*(part.scores for part in parts)), title_of(trainings)
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])
+    if len(test) == COCO_5K:
+        metrics[FIVE_FOLDS] = evaluate(scores, test.owner, 5)["rsum"]
     metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
     metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
     pool, pairs = f"{len(test)} test pictures", [found for part in parts for found in part.pairs]
