@@ -27,12 +27,14 @@ from vsecore import cli
 from vsecore.data.backbones import MirroredBackbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
-from vsecore.data.karpathy import load_karpathy
+from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.picture_folders import list_pictures
 from vsecore.embedding import Embedding
 from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine, Index, Seen
-from vsecore.search.index import PROPOSED
+from vsecore.search.index import PROPOSED, Term
 from vsecore.search.reference import flat, quantised, recall, top
+from vsecore.search.relevance import _logistic, calibrate, relevance_of
 from vsecore.search.store import FILE, Facts, Store
 from vsecore.similarity import SIMILARITIES, max_sim, unit
 from vsecore.training import load_run
@@ -352,12 +354,85 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, t
     assert answer == [f"{one.score:6.3f}  {one.path}" for one in wanted]
     own = vse("--picture", album / "3.png", "--top", 1)
     assert own.stdout.split() == ["1.000", str(album / "3.png")]
+    summed = vse(
+        "a", "dog", "+", "0.5", album / "3.png", "-", "cat", "--top", 1, "--paths"
+    ).stdout.splitlines()
+    terms = [Term("a dog"), Term(album / "3.png", 0.5), Term("cat", -1)]
+    assert summed == [str(Index.load("picture-index").search(terms, 1)[0].path)]
     for refused in (
         ["ask"],
+        ["a dog", "+"],
         ["index", ".", "--run", "x", "--recipe", "y"],
         ["index", ".", "--backbone", "x"],
     ):
         assert isinstance(vse(*refused).exception, ValueError)
+
+
+def test_a_moved_library_is_known_by_its_bytes_and_what_is_nowhere_is_forgotten(engine, album, tmp_path):
+    index = Index.build(album, engine, tmp_path / "index")
+    before = {entry.digest: entry.number for entry in index.store.entries()}
+    (album / "0.png").unlink()
+    moved = album.rename(tmp_path / "elsewhere") / "deeper"
+    moved.mkdir()
+    for path in list(moved.parent.glob("*.png")):
+        path.rename(moved / f"new-{path.name}")
+    report = index.add(moved.parent)
+    assert (report.added, report.moved, report.removed, report.kept) == (0, 13, 1, 0)
+    assert {entry.digest: entry.number for entry in index.store.entries()}.items() <= before.items()
+    assert index.search("dog", 1)[0].path.parent == moved
+    assert index.add(moved.parent).kept == 13
+
+
+def test_what_systems_keep_beside_pictures_is_left_out_and_links_are_followed_once(album, tmp_path):
+    outside = tmp_path / "disk"
+    for path in (
+        outside / "a.png",
+        album / "@eaDir" / "a.jpg" / "SMALL.jpg",
+        album / "one.HEIC",
+        album / "x.jfif",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        one_picture(path.with_suffix(".png"), 1)
+        path.with_suffix(".png").rename(path)
+    for name in ("link", "link again"):
+        (album / name).symlink_to(outside, target_is_directory=True)
+    (outside / "round").symlink_to(album, target_is_directory=True)
+    found = list_pictures(album)
+    assert len(found.pictures) == 16 and album / "link" / "a.png" in found.pictures
+    assert found.others == {".heic": 1} and [path.name for path in found.systems] == ["@eaDir"]
+    some = list_pictures(album, exclude=["LINK", "1*.png"])
+    assert len(some.pictures) == 10 + 1 + 1 - 1 and some.excluded == 6
+
+
+def test_terms_add_and_subtract_what_they_are_alike(engine, album):
+    index = Index.build(album, engine)
+    picture = album / "3.png"
+    terms = [Term("dog"), Term(picture, 0.5), Term("cat", -1)]
+    numbers, vectors = index.all_vectors()
+    sums = vectors @ (engine.sentence("dog") + 0.5 * engine.picture(picture) - engine.sentence("cat"))
+    found = index.search(terms, 5)
+    assert ranked(found) == numbers[np.argsort(-sums, kind="stable")[:5]].tolist()
+    with pytest.raises(ValueError, match="cancel"):
+        index.search([Term("dog"), Term("dog", -1)])
+
+
+def test_probabilities_are_those_that_made_the_captions_true_and_an_index_keeps_them(engine, album, tmp_path):
+    dice = np.random.default_rng(0)
+    distances = dice.normal(size=20_000)
+    true = dice.random(20_000) < 1 / (1 + np.exp(3 - 2 * distances))
+    assert _logistic(distances, true) == pytest.approx((-3, 2), abs=0.15)
+    index = Index.build(album, engine, tmp_path / "index")
+    files = sorted(album.glob("*.png"))
+    names = [path.name for path in files]
+    learned, _ = calibrate(
+        index, {"test": CaptionSplit("test", "own", files, WORDS * 7, np.arange(28) // 2, names)}
+    )
+    again = Index.load(tmp_path / "index", engine)
+    assert relevance_of(again) == learned and learned.captions == 14
+    shares = learned.of(again, engine.sentence("dog"), again.search("dog", 5))
+    assert shares == sorted(shares, reverse=learned.slope > 0) and all(0 < share < 1 for share in shares)
+    with pytest.raises(ValueError, match="of 0 captions"):
+        calibrate(index, {})
 
 
 class SetEngine:

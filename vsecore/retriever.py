@@ -207,6 +207,21 @@ class Retriever:
             if all(place < len(numbers) and numbers[place] == self.tokenizer.unknown for place in places)
         ]
 
+    def notes(self, text: str) -> list[str]:
+        """Say what of a sentence the model cannot read, a sentence each."""
+        words, unknown = self.tokenizer.words_of(text), self.unknown_words(text)
+        said = []
+        if not words or len(unknown) == len(words):
+            said.append("the model knows no word of it, so the order of the pictures means nothing")
+        elif unknown:
+            said.append(f"the model never learned {', '.join(unknown)}")
+        spelled = [word for word, places in words if len(places) > len(word) and not word.isascii()]
+        if spelled and not unknown:
+            said.append(f"the model spells {', '.join(spelled)} out: it hardly learned this language")
+        if self.tokenizer.is_cut(text):
+            said.append(f"the model reads only the first {len(words)} words")
+        return said
+
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Embedding:
         """Embed sentences.
 

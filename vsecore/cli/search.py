@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from vsecore import stopping
 from vsecore.cli.options import Resume, Seed, with_parts, writable
+from vsecore.data.picture_folders import SUFFIXES
+
+if TYPE_CHECKING:
+    from vsecore.search.index import Term
 
 ASK = "ask"
 
@@ -54,6 +60,10 @@ def search_index(
     ] = None,
     backbone: Annotated[str, typer.Option(help="Or the network that made them.", show_default=False)] = "",
     weights: Annotated[Path | None, typer.Option(help="A file of that network's weights.")] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(help='Files and folders to leave out, such as "drafts" or "*.png". Can be repeated.'),
+    ] = None,
     url: UrlOption = None,
 ) -> None:
     """Index a folder of pictures, or bring its index up to date. Resumes where it was stopped.
@@ -79,12 +89,14 @@ def search_index(
             f"{index} holds no index yet: name the model to build one with, --run RUN or --recipe "
             "clip_base_patch32"
         )
-    built = Index.build(pictures, engine, index, url=url)
+    built = Index.build(pictures, engine, index, url=url, exclude=exclude or ())
     report = built.report
-    for problem in report.broken.values():
+    for problem in (*report.broken.values(), *report.notes):
         typer.echo(f"left out: {problem}", err=True)
+    moved = f"{report.moved} moved, " if report.moved else ""
     typer.echo(
-        f"{report.added} added, {report.changed} changed, {report.removed} removed, {report.kept} as before"
+        f"{report.added} added, {report.changed} changed, {moved}{report.removed} removed, "
+        f"{report.kept} as before"
     )
     where = "" if index == INDEX else f" --index {index}"
     typer.echo(f'{len(built)} pictures in {index}; next: vse search "two dogs on the beach"{where}')
@@ -125,22 +137,114 @@ def search_tune(
 @app.command(ASK)
 @with_parts
 def search_ask(
-    sentence: Annotated[str, typer.Argument(help="What the picture should show.")] = "",
+    sentence: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="What the picture should show. + and - add and subtract sentences and pictures, a number "
+            'weighs the next one: "a dog on a beach" + 0.5 pool.jpg - car'
+        ),
+    ] = None,
     picture: Annotated[Path | None, typer.Option(help="Or a picture, to find similar ones.")] = None,
     index: IndexOption = INDEX,
     top: Top = 10,
+    paths: Annotated[
+        bool, typer.Option("--paths", help="Print the paths alone, a line each, for other programs.")
+    ] = False,
     url: UrlOption = None,
 ) -> None:
-    """Print the pictures that a sentence describes, with their scores; "ask" itself may be left out."""
-    if bool(sentence.strip()) == (picture is not None):
+    """Print the pictures that a sentence describes, with their scores; "ask" itself may be left out.
+
+    After vse search calibrate, also how probable it is that each is the right one.
+    """
+    words = [word for word in sentence or () if word.strip()]
+    if bool(words) == (picture is not None):
         raise ValueError('give a sentence (vse search "two dogs"), or a picture (--picture FILE)')
     from vsecore.search import Index
+    from vsecore.search.relevance import relevance_of
 
+    terms = _terms(words) if picture is None else []
     opened = Index.load(index, url=url)
-    if picture is None and (unknown := opened.engine.unknown_words(sentence)):
-        typer.echo(f"note: the model never learned {', '.join(unknown)}", err=True)
-    for found in opened.search(sentence if picture is None else picture, k=top):
-        typer.echo(f"{found.score:6.3f}  {str(found.path).encode(errors='backslashreplace').decode()}")
+    for note in (
+        note for term in terms if isinstance(term.query, str) for note in opened.engine.notes(term.query)
+    ):
+        typer.echo(f"note: {note}", err=True)
+    plain = len(terms) == 1 and terms[0].weight == 1 and isinstance(terms[0].query, str)
+    query = picture or (terms[0].query if plain else terms)
+    found = opened.search(query, k=top)
+    if paths:
+        for one in found:
+            typer.echo(os.fsencode(one.path))
+        return
+    relevance = relevance_of(opened) if plain else None
+    likely = relevance.of(opened, opened.embed(terms[0].query), found) if relevance and found else []
+    for row, one in enumerate(found):
+        told = f"  {100 * likely[row]:3.0f} %" if likely else ""
+        typer.echo(f"{one.score:6.3f}{told}  {_shown(one.path)}")
+    if likely and min(likely) < 0.5:
+        count = sum(share >= 0.5 for share in likely)
+        typer.echo(f"note: {count} of these are more likely right than wrong", err=True)
+
+
+def _terms(words: list[str]) -> list[Term]:
+    """Read sentences and pictures with + and - between them, and perhaps a number before each."""
+    from vsecore.search.index import Term
+
+    groups: list[tuple[float, list[str]]] = [(1.0, [])]
+    for word in words:
+        if word in ("+", "-"):
+            groups.append((1.0 if word == "+" else -1.0, []))
+        else:
+            groups[-1][1].append(word)
+    groups = groups if groups[0][1] else groups[1:]  # the query may begin with a minus
+    terms = []
+    for sign, own in groups:
+        weighs = len(own) > 1 and len(groups) > 1 and re.fullmatch(r"\d*\.?\d+", own[0])
+        weight, text = (float(own[0]), " ".join(own[1:])) if weighs else (1.0, " ".join(own))
+        if not text:
+            raise ValueError(
+                "a + or - of the query has nothing after it: write a sentence or a picture there"
+            )
+        is_picture = Path(text).suffix.lower() in SUFFIXES
+        if is_picture and not Path(text).expanduser().is_file():
+            raise FileNotFoundError(f"no picture {text}: name its file, or write a sentence")
+        terms.append(Term(Path(text).expanduser() if is_picture else text, sign * weight))
+    return terms
+
+
+def _shown(path: Path) -> str:
+    """Return a path on one line, whatever is in it."""
+    text = str(path).encode(errors="backslashreplace").decode()
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+@app.command("calibrate")
+def search_calibrate(
+    captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
+    pictures: Annotated[Path, typer.Argument(help="The folder that its files are in, which is indexed.")],
+    index: IndexOption = INDEX,
+) -> None:
+    """Learn where relevance ends, from captions of the index's own kind that the model has not seen.
+
+    Afterwards, a search tells of each picture how probable it is that such a caption was written for it.
+    """
+    from vsecore.data.karpathy import load_karpathy
+    from vsecore.search import Index
+    from vsecore.search.relevance import calibrate
+
+    typer.echo(calibrate(Index.load(index), load_karpathy(pictures, captions))[1])
+
+
+@app.command("duplicates")
+def search_duplicates(index: IndexOption = INDEX) -> None:
+    """Show the pictures of an index that are copies of one: the same bytes, or saved at another size."""
+    from vsecore.data.own_captions import copies
+    from vsecore.search.store import Store
+
+    files = [entry.path for entry in Store(index.expanduser()).entries() if entry.path.is_file()]
+    groups = [group for group in copies(files) if len(group) > 1] if files else []
+    for group in groups:
+        typer.echo("\n".join(_shown(path) for path in group) + "\n")
+    typer.echo(f"{len(groups)} pictures have copies, {sum(map(len, groups)) - len(groups)} in all", err=True)
 
 
 @app.command("page")

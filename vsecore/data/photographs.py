@@ -17,6 +17,8 @@ from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, Split
 
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+LONGEST = 20
+"""A picture that is more than so many times as long as wide is cut to that first."""
 Side = Annotated[int, Field(ge=8, le=4096)]
 
 
@@ -53,6 +55,12 @@ class View:
     def plain(self, picture: Image.Image) -> np.ndarray:
         """Return a picture as it is evaluated, (3, side, side) uint8."""
         width, height = picture.size
+        if self.resize is not None and max(width, height) > LONGEST * min(width, height):
+            # Its ends are cut off before it is made larger: of a line of pixels, that would fill the memory.
+            wide, high = (min(side, LONGEST * min(width, height)) for side in (width, height))
+            left, top = (width - wide) // 2, (height - high) // 2
+            picture = picture.crop((left, top, left + wide, top + high))
+            width, height = picture.size
         if self.resize is not None:
             shorter = min(width, height)
             width, height = (int(self.resize * long / shorter) for long in (width, height))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data.files import digest_of, locked, progress
+from vsecore.data.picture_folders import Listing, list_pictures, readable_suffixes
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
 from vsecore.search.vectors import MEAN, QdrantServer, Vectors
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
-"""The endings of picture files."""
 PROPOSED = 100
 """How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
 
@@ -34,16 +33,30 @@ class Found:
     Neither scores of different queries nor those of different models can be compared."""
 
 
+@dataclass(frozen=True)
+class Term:
+    """One part of a query that adds and subtracts."""
+
+    query: str | Path
+    """A sentence, or a picture's file."""
+    weight: float = 1.0
+    """Below 0 to subtract it."""
+
+
 @dataclass
 class Report:
     """What indexing a folder has changed."""
 
     added: int = 0
     changed: int = 0
+    moved: int = 0
+    """Files with another path, known by their bytes: they were not embedded again."""
     removed: int = 0
     kept: int = 0
     broken: dict[Path, str] = field(default_factory=dict)
     """Files that could not be read, and why; they are not in the index."""
+    notes: list[str] = field(default_factory=list)
+    """What else below the folder was left out, a sentence each."""
 
 
 class Index:
@@ -87,17 +100,20 @@ class Index:
         *,
         url: str | None = None,
         batch_size: int = 32,
+        exclude: Sequence[str] = (),
     ) -> Index:
         """Index all pictures in a folder, or bring its index up to date.
 
         If it is killed, the same call continues: what was embedded is kept, nothing is there twice.
 
         Args:
-            pictures: a folder; folders in it are searched too, hidden ones are not.
+            pictures: a folder; folders in it are searched too, but not those that are hidden or in which
+                systems keep thumbnails and trash.
             engine: embeds them.
             folder: where the index is kept; None: in memory, until `save`.
             url: the address of a Qdrant server for the vectors; None: they are searched in this process.
             batch_size: pictures at a time.
+            exclude: patterns of files and folders to leave out (see `list_pictures`).
 
         Returns:
             The index. Its `report` says what was added, and which files could not be read.
@@ -108,11 +124,11 @@ class Index:
             BlockingIOError: another process is indexing into the folder.
         """
         kept_in = None if folder is None else Path(folder).expanduser()
-        _list_pictures(pictures, kept_in)  # before anything is created
+        _list_pictures(pictures, kept_in, exclude)  # before anything is created
         collection = _new_collection(engine)
         facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
         index = cls(engine, Store(kept_in, facts), url)
-        index.report = index.add(pictures, batch_size=batch_size)
+        index.report = index.add(pictures, batch_size=batch_size, exclude=exclude)
         return index
 
     @classmethod
@@ -153,10 +169,11 @@ class Index:
         """Return the number of pictures."""
         return len(self.store)
 
-    def add(self, pictures: str | Path, *, batch_size: int = 32) -> Report:
+    def add(self, pictures: str | Path, *, batch_size: int = 32, exclude: Sequence[str] = ()) -> Report:
         """Index a folder of pictures, or bring it up to date: new, changed and removed files are noticed.
 
-        A file is read again if its length or date has changed, and embedded again if its bytes have.
+        A file is read again if its length or date has changed, and embedded again if its bytes have. One that
+        was moved, also from another folder, is known by its bytes; those that are nowhere are forgotten.
 
         Raises:
             FileNotFoundError: there is no such folder, or it holds no pictures.
@@ -165,14 +182,36 @@ class Index:
         kept_in = self.store.folder
         root = Path(pictures).expanduser().resolve()
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
-            files = _list_pictures(root, kept_in)
-            known = {entry.path: entry for entry in self.store.entries() if entry.path.is_relative_to(root)}
-            gone = [known[path].number for path in known.keys() - set(files)]
-            self.store.drop(gone)
+            listing = _list_pictures(root, kept_in, exclude)
+            files, entries = listing.pictures, self.store.entries()
+            there = set(files)
+            known = {entry.path: entry for entry in entries if entry.path in there}
+            gone = [
+                entry
+                for entry in entries
+                if entry.path not in there
+                and not any(map(entry.path.is_relative_to, listing.unreadable))
+                and (entry.path.is_relative_to(root) or _is_gone(entry.path))
+            ]
+            moved = _moved(gone, [path for path in files if path not in known])
+            self.store.move({entry.number: place for entry, place in moved})
+            known |= {path: entry for entry, (path, _) in moved}
+            dropped = {entry.number for entry in gone} - {entry.number for entry, _ in moved}
+            self.store.drop(dropped)
+            new = {path for _, (path, _) in moved}
             dates: dict[int, int] = {}
-            wanted = [path for path in files if path not in known or _has_changed(known[path], dates)]
+            wanted = [
+                path
+                for path in files
+                if path not in new and (path not in known or _has_changed(known[path], dates))
+            ]
             self.store.touch(dates)  # at once: a transaction each would take minutes for a copied folder
-            report = Report(removed=len(gone), kept=len(files) - len(wanted))
+            report = Report(
+                removed=len(dropped),
+                moved=len(moved),
+                kept=len(files) - len(wanted) - len(moved),
+                notes=listing.notes(),
+            )
             with progress(total=len(wanted), desc="index", unit="picture") as bar:
                 for batch in self.engine.pictures(wanted, batch_size):
                     self.store.put(batch)
@@ -187,23 +226,54 @@ class Index:
             self.vectors.synchronise(self.store)
         return report
 
-    def search(self, query: str | Path, k: int = 10) -> list[Found]:
+    def search(self, query: str | Path | Sequence[Term], k: int = 10) -> list[Found]:
         """Find the pictures that a sentence describes, or that look like another picture.
 
         Args:
-            query: a sentence, as text; or a picture's file, as a `Path`.
+            query: a sentence, as text; a picture's file, as a `Path`; or terms, whose similarities are added
+                up by their weights.
             k: how many, at most.
 
         Returns:
             The best first.
 
         Raises:
-            ValueError: k is below 1, the sentence is empty, or the file cannot be read as a picture.
+            ValueError: k is below 1, the sentence is empty, the file cannot be read as a picture, or the
+                terms cancel each other out.
         """
         if k < 1:
             raise ValueError(f"k is {k}: wanted at least 1")
-        vectors = self.engine.picture(query) if isinstance(query, Path) else self.engine.sentence(query)
-        return self.nearest(vectors, k)
+        if isinstance(query, str | Path):
+            return self.nearest(self.embed(query), k)
+        if not self.engine.has_sets:
+            return self.nearest(self.combined(query), k)
+        numbers, pictures = self.all_vectors()
+        sums = sum(term.weight * self.engine.compare(pictures, self.embed(term.query)) for term in query)
+        scored = zip(numbers.tolist(), np.asarray(sums, float).tolist(), strict=True)
+        return self._found(sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:k])
+
+    def embed(self, query: str | Path) -> np.ndarray:
+        """Embed a sentence or a picture's file, (D,) or (K, D)."""
+        return self.engine.picture(query) if isinstance(query, Path) else self.engine.sentence(query)
+
+    def combined(self, terms: Sequence[Term]) -> np.ndarray:
+        """Return the sum of terms as a unit vector, (D,): its cosines rank as the sum of theirs do.
+
+        Raises:
+            ValueError: the terms cancel each other out.
+        """
+        total = np.sum([term.weight * self.embed(term.query) for term in terms], axis=0)
+        length = float(np.linalg.norm(total))
+        if length < 1e-4:
+            raise ValueError("the terms of the query cancel each other out: nothing is left to look for")
+        return np.asarray(total / length, np.float32)
+
+    def sample_scores(self, query: np.ndarray, most: int) -> np.ndarray:
+        """Return the similarities of a query to at most so many pictures, evenly spread over the index."""
+        numbers = self.store.numbers()
+        rows = np.unique(np.linspace(0, len(numbers) - 1, most).astype(int))
+        blocks = self.store.vectors([numbers[row] for row in rows])
+        return np.concatenate([self.engine.compare(vectors, query) for _, vectors in blocks])
 
     def like(self, number: int, k: int = 10) -> list[Found]:
         """Find the pictures most similar to one in the index, which is left out itself.
@@ -271,25 +341,43 @@ def _new_collection(engine: Engine) -> str:
     return f"vse-{engine.fingerprint[:12]}-{secrets.token_hex(4)}"
 
 
-def _list_pictures(root: str | Path, index: Path | None) -> list[Path]:
-    """List the picture files in a folder and its folders, but not what is hidden, nor the index's own."""
+def _is_gone(path: Path) -> bool:
+    """Whether a file is surely not there; one behind a locked door may be."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _moved(gone: Iterable[Entry], new: Iterable[Path]) -> list[tuple[Entry, tuple[Path, int]]]:
+    """Find new files with the bytes of pictures that are gone, each with the time when it was written."""
+    left: dict[tuple[int, str], list[Entry]] = {}
+    for entry in gone:
+        left.setdefault((entry.size, entry.digest), []).append(entry)
+    sizes, found = {size for size, _ in left}, []
+    for path in new:
+        try:
+            status = path.stat()
+            entries = left.get((status.st_size, digest_of(path).hex())) if status.st_size in sizes else None
+        except OSError:  # reading it later says why
+            continue
+        if entries:
+            found.append((entries.pop(), (path, status.st_mtime_ns)))
+    return found
+
+
+def _list_pictures(root: str | Path, index: Path | None, exclude: Sequence[str] = ()) -> Listing:
+    """List the picture files in a folder and its folders, but not the index's own."""
     root = Path(root).expanduser().resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"no folder {root}: name a folder of pictures")
     own = None if index is None or index.resolve() == root else index.resolve()
-    found = sorted(path for path in _walk(root, own) if path.suffix.lower() in SUFFIXES)
-    if not found:
-        raise FileNotFoundError(
-            f"{root} holds no pictures ({', '.join(sorted(SUFFIXES))}): name another folder"
-        )
+    found = list_pictures(root, own, exclude)
+    if not found.pictures:
+        left_out = "; ".join(["", *found.notes()])
+        kinds = ", ".join(sorted(readable_suffixes()))
+        raise FileNotFoundError(f"{root} holds no pictures ({kinds}): name another folder{left_out}")
     return found
-
-
-def _walk(folder: Path, own: Path | None) -> Iterator[Path]:
-    for path in folder.iterdir():
-        if path.name.startswith(".") or path == own:
-            continue
-        if not path.is_dir():
-            yield path
-        elif not path.is_symlink():
-            yield from _walk(path, own)

@@ -179,6 +179,27 @@ class Store:
                 [(changed, number) for number, changed in dates.items()],
             )
 
+    def move(self, places: Mapping[int, tuple[Path, int]]) -> None:
+        """Note where pictures are now, and when their files were written; their vectors stay."""
+        for number, (path, changed) in places.items():
+            ((_, vectors),) = self.vectors([number])
+            name = os.fsencode(path)
+            with self._transaction():
+                self._open.execute(
+                    "UPDATE pictures SET path = ?, changed = ?, sum = ? WHERE number = ?",
+                    (name, changed, _sum(name, vectors[0].tobytes()), number),
+                )
+
+    def note(self, name: str, value: str) -> None:
+        """Keep a fact about the index."""
+        with self._transaction():
+            self._open.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def noted(self, name: str) -> str | None:
+        """Return a fact about the index; None: there is none."""
+        rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
+        return rows[0][0] if rows else None
+
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget pictures."""
         with self._transaction():
