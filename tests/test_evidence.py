@@ -10,11 +10,12 @@ import yaml
 from matplotlib import pyplot as plt
 
 from course import dots
+from course.verdicts import CALLED
 from coursebook import evidence
 from studies import ridge, study, write
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, departures, get_experiment, outcomes, studied
-from vsecore.experiments.claims import DEPARTURES
+from vsecore.experiments.claims import DEPARTURES, EARLY, SUBJECTS
 from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.missing import lacking
 from vsecore.experiments.references import ORACLE
@@ -249,3 +250,8 @@ def test_every_published_sum_of_the_usual_collections_stands_once_the_highest_fi
         sums = [float(line[4]) for line in cells]
         assert sums == sorted((round(row.rsum, 1) for row in rows), reverse=True)
         assert sorted(line[0].removeprefix("| ") for line in cells) == sorted(row.system for row in rows)
+
+
+def test_every_measure_of_a_claim_has_a_name_for_readers():
+    measures = {one for subject in SUBJECTS.values() for one in subject.measures + subject.on_scenes}
+    assert measures | {EARLY} <= CALLED.keys()

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from course.wording import seeds, signed, spread
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE
+from vsecore.experiments.graded import GRADED
 from vsecore.experiments.printed import printed_difference
+from vsecore.experiments.set_vectors import LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.verdicts import Judgement
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 
@@ -166,6 +168,11 @@ CALLED = {
     "pairs_i2t": "right caption of two",
     "log_variance_pictures": "log variance, pictures",
     "log_variance_texts": "log variance, captions",
+    **dict(zip(GRADED, ("R-precision", "nDCG"), strict=True)),
+    **dict(
+        zip(LOST_ALONE, ("% lost with one picture vector", "% lost with one caption vector"), strict=True)
+    ),
+    LOST_WITHOUT: "% lost without the weakest picture vector",
     **dict(zip(CONTRAST, ("contrastive loss", "contrastive loss at the end"), strict=True)),
     ABOVE_BOUND: "above its bound",
     LEFT: "λ left",
