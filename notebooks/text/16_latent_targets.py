@@ -643,7 +643,9 @@ for faster in (40, *your_speeds):
 
 # %% tags=["hide-input"]
 if your_speeds == (1,):
-    lesson.finding("the paper's rate is not far below", run.best["rsum"] > ltd.best["rsum"] - 25)
+    lesson.finding(
+        "the paper's rate is not far below", run.best["rsum"] > ltd.best["rsum"] - 25
+    )
 
 # %%
 your_expectation = (

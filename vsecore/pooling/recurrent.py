@@ -66,7 +66,9 @@ class GRUPool(nn.Module):
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
         state = _last_state(self.gru, real_first(x, mask), count_real(x, mask)).to(x.dtype)  # (B, D)
-        return state if self.normalise is None else self.normalise(state[:, None])[:, 0]
+        if self.normalise is not None:
+            state = self.normalise(state[:, None])[:, 0]
+        return state
 
 
 def _last_state(gru: nn.GRU, x: Tensor, counts: Tensor) -> Tensor:
