@@ -64,7 +64,8 @@ def look_at_words(splits: "Mapping[str, CaptionSplit | Split]") -> tuple[list[st
     Returns:
         Facts and warnings, a sentence each.
     """
-    facts, warnings = [], []
+    facts: list[str] = []
+    warnings: list[str] = []
     spoken: dict[str, list[str]] = {}
     for name, split in splits.items():
         has_words = [bool(tokenize(caption)) for caption in split.captions]

@@ -225,14 +225,14 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a CSV in UTF-8 ({error}): save it again as one") from None
     if "\x00" in text:
-        line = text.count("\n", 0, text.index("\x00")) + 1
-        raise ValueError(f"{path}, line {line} holds a NUL: the file is damaged, or not UTF-8: save it again")
+        at = text.count("\n", 0, text.index("\x00")) + 1
+        raise ValueError(f"{path}, line {at} holds a NUL: the file is damaged, or not UTF-8: save it again")
     first = text.partition("\n")[0]
     shape = _columns(first)
     if shape is None:
         raise ValueError(f"{path} has the columns {short(first.strip())}: wanted file and caption")
     delimiter, columns = shape
-    quoting = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL  # such tables quote nothing
+    quoting: Any = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL  # such tables quote nothing
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=delimiter,
