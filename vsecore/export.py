@@ -27,7 +27,7 @@ from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.reasoning import REASONERS
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.recipes import Part, Recipe
+from vsecore.recipes import ImageTower, Part, Recipe, TextTower
 from vsecore.registry import Registry
 from vsecore.scoring import encode
 from vsecore.similarity import SIMILARITIES
@@ -115,7 +115,7 @@ def parts_of(recipe: Recipe) -> dict[str, Any]:
     """
     if recipe.shared is not None:
         raise ValueError(f"{recipe.name}: a reasoner that both towers share has no JavaScript twin")
-    towers = {"image": recipe.image, "text": recipe.text}
+    towers: dict[str, ImageTower | TextTower] = {"image": recipe.image, "text": recipe.text}
     return {
         side: {
             "encoder": _part(recipe, f"{side}.encoder", tower.encoder),

@@ -1,7 +1,8 @@
 """What notebooks import, and what runs them and makes learners' copies. Nothing in ``vsecore`` imports it."""
 
 from course import drawings
+from course.explainer import explain
 from course.lesson import Lesson, begin, check_machine, numbers, published
 from course.standings import scoreboard
 
-__all__ = ["Lesson", "begin", "check_machine", "drawings", "numbers", "published", "scoreboard"]
+__all__ = ["Lesson", "begin", "check_machine", "drawings", "explain", "numbers", "published", "scoreboard"]

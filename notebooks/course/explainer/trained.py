@@ -1,4 +1,4 @@
-"""The small systems that the explainer opens. `python -m course.explainer.trained` trains them anew.
+"""The small systems that the explainer opens. `python -m course.explainer` trains them anew.
 
 All read the same scenes with the same words. They are trained for minutes, so what they show is how each
 works, and not how good its paper is.
@@ -6,7 +6,6 @@ works, and not how good its paper is.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -223,6 +222,8 @@ def unpacked(parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def make(names: Sequence[str] = ()) -> None:
     """Train systems, all or some by name, store them, and record how good they are as they are stored."""
+    if unknown := set(names) - SYSTEMS.keys():
+        raise ValueError(f"{min(unknown)!r} is none of the explainer's systems: {', '.join(SYSTEMS)}")
     for name in names or SYSTEMS:
         recipe, data = recipe_of(name), data_of(name)
         words = recipe.tokenizer(data.train.captions)
@@ -236,7 +237,3 @@ def make(names: Sequence[str] = ()) -> None:
         run.model.load_state_dict(unpacked(parts))
         metrics = evaluate_split(run.model, data.test, words)
         records.write(records.record_run(run, metrics, f"the explainer's system {name}"), RECORDS)
-
-
-if __name__ == "__main__":
-    make(sys.argv[1:])
