@@ -158,10 +158,13 @@ def data_of(name: str) -> Dataset:
     recipe = recipe_of(name)
     data = scenes.load(features=recipe.features)
     if SYSTEMS[name].kind == "mark":
-        marks, splits = Marks(data), (data.train, data.dev, data.test)
-        data = replace(
-            data, **{split.name: marks.lay(split, *[marks.numbers(split)[0]] * 2) for split in splits}
-        )
+        marks = Marks(data)
+
+        def numbered(split: Split) -> Split:
+            own = marks.numbers(split)[0]
+            return marks.lay(split, own, own)
+
+        data = replace(data, train=numbered(data.train), dev=numbered(data.dev), test=numbered(data.test))
     return with_targets(data) if recipe.predicts_targets else data
 
 
