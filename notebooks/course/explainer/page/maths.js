@@ -4,10 +4,15 @@ Plain scripts, no modules: a page that is opened as a file may load scripts and 
 (() => {
   "use strict";
 
-  /* Python's \w and \b, which know all letters; those of JavaScript know ASCII alone. */
-  const W = "[\\p{L}\\p{N}_]";
-  const WORD = new RegExp(`${W}+?(?=n't(?!${W}))|n't(?!${W})|'${W}+|${W}+`, "gu");
-  const tokenize = (text) => text.toLowerCase().replaceAll("’", "'").match(WORD) || [];
+  /* As `vsecore.data.words.tokenize`: marks belong to their letter, and each letter of a script without blanks between
+     words is a word. */
+  const MARK = "[[\\p{M}\\u200c\\u200d]--[\\ufe00-\\ufe0f\\u20d0-\\u20ff]]";
+  const SCRIPTS = ["Han", "Hiragana", "Katakana", "Bopomofo", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"];
+  const ALONE = `[[${SCRIPTS.map((name) => `\\p{Script=${name}}`).join("")}\\u30fc\\uff70]&&\\p{L}]`;
+  const LETTER = `(?:[[\\p{L}\\p{N}_]--${ALONE}]${MARK}*)`;
+  const NOT = "n't(?![\\p{L}\\p{N}\\p{M}_])";
+  const WORD = new RegExp(`${ALONE}${MARK}*|${LETTER}+?(?=${NOT})|${NOT}|'${LETTER}+|${LETTER}+`, "gv");
+  const tokenize = (text) => text.normalize("NFC").toLowerCase().replaceAll("’", "'").match(WORD) || [];
 
   function signed(text) {
     const bytes = atob(text);
