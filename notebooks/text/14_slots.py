@@ -588,7 +588,9 @@ lesson.finding("leaving a fifth out costs 40 to 50", 40 < left_out < 50)
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 alone = {name[5:]: seeds[0] for name, seeds in dive.results.items() if "_only_" in name}
-without = [seeds[0] for name, seeds in dive.results.items() if "_without_" in name]
+without = [
+    seeds[0] for name, seeds in dive.results.items() if "rsum" in name and "_without_" in name
+]
 plots.show(
     slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "

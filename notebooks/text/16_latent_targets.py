@@ -482,7 +482,7 @@ lesson.finding(
 # ````{solution} ex-16-bounds
 # :class: dropdown
 #
-# The bound of 0.2, with 466.1, before dual with 455.2 and 0.05 with 453.0. A bound that cannot be met never lets go, so it behaves like a weight that
+# The bound of 0.2, with 466.1, before dual with 455.6 and 0.05 with 453.0. A bound that cannot be met never lets go, so it behaves like a weight that
 # grows and grows.
 # ````
 #
@@ -678,7 +678,7 @@ check("16.explore", (your_expectation, your_finding))
 # - A decoder must predict a sentence encoder's vector from the caption's, so that the vector keeps what the sentence says.
 # - A multiplier is an integral controller: it pushes until the bound is met and then lets go. If it may fall below zero, it winds up and answers late.
 # - A bound that is met helps retrieval more than one that is missed; one that is far too tight takes over the training.
-# - The constraint reaches 466.1, the same target as a second loss 455.2, and no target 451.3 (five seeds); in a hundred steps the second loss is ahead.
+# - The constraint reaches 466.1, the same target as a second loss 455.6, and no target 451.3 (five seeds); in a hundred steps the second loss is ahead.
 #
 # ## Where to read on
 #
