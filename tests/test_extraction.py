@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from vsecore.data import feature_folder, files
 from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.joining import join
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.picture_files import decode_picture
 
@@ -365,6 +366,22 @@ def test_a_picture_has_as_many_captions_as_it_has(album: Callable, tiny: Backbon
     counts.write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
     with pytest.raises(ValueError, match=r"meta\.json"):
         open_precomp(tmp_path / "features")
+
+
+@pytest.mark.parametrize("most", [3, 7])
+def test_a_split_with_five_captions_a_picture_stands_beside_one_with_others(
+    album: Callable, tiny: Backbone, tmp_path: Path, most: int
+) -> None:
+    splits = load_karpathy(album(captions=5))
+    train = splits["train"]
+    rows = np.concatenate([np.repeat(0, most), np.arange(5, len(train.captions))])
+    captions = [f"{train.captions[row]} {number}" for number, row in enumerate(rows)]
+    splits["train"] = replace(train, captions=captions, owner=train.owner[rows])
+    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
+    for found in (open_precomp(folder), open_precomp(join([folder] * 2, tmp_path / "joined", cells=True))):
+        for split in (found.train, found.dev, found.test):
+            assert split.captions == splits[split.name].captions
+            assert np.array_equal(split.owner, splits[split.name].owner)
 
 
 @pytest.fixture(scope="module")

@@ -257,6 +257,8 @@ def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
             )
     elif len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
         pictures, each, repeats = whole[::REPEATS], REPEATS, REPEATS
+    elif len(captions) == CAPTIONS_A_PICTURE * rows and each > CAPTIONS_A_PICTURE:
+        each = CAPTIONS_A_PICTURE  # only another split has pictures with more: see `caption_numbers`
     elif len(captions) != each * rows:
         raise ValueError(
             f"{caption_file} has {len(captions)} captions for the {rows} rows of {whole.path.name}: "

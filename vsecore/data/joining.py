@@ -67,7 +67,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         "dtype": "float16",
         "elements": grids[0][1] if cells else 1,
         "feature_dim": sum(dataset.feature_dim for dataset in datasets),
-        "captions_a_picture": len(datasets[0].train.captions) // len(datasets[0].train),
+        "captions_a_picture": int(max(split.caption_counts.max() for split in splits.values())),
         "pictures": {name: len(split) for name, split in splits.items()},
         "captions_sha256": {n: captions_sha256(s) for n, s in splits.items()},
     }

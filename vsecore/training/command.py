@@ -32,12 +32,11 @@ class Command:
             json.dump(content, file, indent=1)
 
     def over(self, noted: Command) -> Command:
-        """Return an earlier command with what this one says in its place."""
+        """Return an earlier command with what this one says in its place; its settings come after those."""
         plain = Command()
         said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "recipe"}
-        return replace(
-            noted, **{name: value for name, value in said.items() if value != getattr(plain, name)}
-        )
+        changed = {name: value for name, value in said.items() if value != getattr(plain, name)}
+        return replace(noted, **{**changed, "settings": (*noted.settings, *self.settings)})
 
 
 def remembered(folder: Path) -> Command | None:
