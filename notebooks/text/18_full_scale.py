@@ -241,7 +241,7 @@ course.numbers({f"{name} (%)": 100 * ratio for name, ratio in ratios.items()})
 # disk or a GPU that grows warm. So `"within a factor of two"` is a safe answer, and good enough to tell hours from days.
 # ````
 #
-# And did the rehearsal learn anything? A model that cannot tell one pair from another has an InfoNCE loss of $\ln B$, here $\ln 64 = 4.16$.
+# And did the rehearsal learn anything? A model that cannot tell one pair from another has an InfoNCE loss of $\log B$, here $\log 64 = 4.16$.
 
 # %%
 steps, chance = range(1, len(losses) + 1), np.log(64)
