@@ -50,6 +50,14 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
         Systems.read(list(folders), lambda recipe: replace(DATA, network="another"))
 
 
+def test_two_systems_of_one_recipe_are_told_apart_by_their_folders(folders, tmp_path):
+    other = recipe("vsepp_grid_gru", training__epochs=1, training__batch_size=7)
+    train(other, DATA, folder=tmp_path, seed=0)
+    first = next(iter(folders))
+    found = Systems.read([first, tmp_path], lambda recipe: DATA)
+    assert list(found.runs) == [f"vsepp_grid_gru ({first})", f"vsepp_grid_gru ({tmp_path})"]
+
+
 def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
     dice, owner = np.random.default_rng(0), np.repeat(np.arange(40), 3)
 

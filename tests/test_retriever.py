@@ -93,13 +93,14 @@ def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):
     for wrong in (
         [],
         "a.png",
+        Image.new("RGB", (4, 4)),
         [np.zeros((4, 4, 3))],
         [album / "nowhere.png"],
         [np.zeros((4, 4), np.float32)],
     ):
         with pytest.raises(ValueError, match=r"images|picture|pixels"):
             model.encode_images(wrong)
-    for wrong in ([], "a dog"):
+    for wrong in ([], "a dog", ["a dog", 3], [None]):
         with pytest.raises(ValueError, match="captions"):
             model.encode_texts(wrong)
     with pytest.raises(ValueError, match="trained first"):

@@ -402,6 +402,8 @@ def test_what_systems_keep_beside_pictures_is_left_out_and_links_are_followed_on
     assert found.others == {".heic": 1} and [path.name for path in found.systems] == ["@eaDir"]
     some = list_pictures(album, exclude=["LINK", "1*.png"])
     assert len(some.pictures) == 10 + 1 + 1 - 1 and some.excluded == 6
+    assert some.notes()[-1] == "6 files or folders, as excluded"
+    assert list_pictures(album, exclude=["10.png"]).notes()[-1] == "1 file or folder, as excluded"
 
 
 def test_terms_add_and_subtract_what_they_are_alike(engine, album):

@@ -11,6 +11,7 @@ from typing import Self, cast
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from vsecore.data.backbones import Backbone, MirroredBackbone
@@ -257,6 +258,8 @@ class Retriever:
         """
         if isinstance(images, str | Path):
             raise ValueError(f"images is one path ({str(images)!r}): wanted a list of them")
+        if isinstance(images, Image.Image):
+            raise ValueError("images is one picture: wanted a list of them")
         given, parts = list(images), []
         if not given:
             raise ValueError("images is empty: wanted at least one picture")

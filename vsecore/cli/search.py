@@ -244,7 +244,8 @@ def search_duplicates(index: IndexOption = INDEX) -> None:
     groups = [group for group in copies(files) if len(group) > 1] if files else []
     for group in groups:
         typer.echo("\n".join(_shown(path) for path in group) + "\n")
-    typer.echo(f"{len(groups)} pictures have copies, {sum(map(len, groups)) - len(groups)} in all", err=True)
+    have = "picture has" if len(groups) == 1 else "pictures have"
+    typer.echo(f"{len(groups)} {have} copies, {sum(map(len, groups)) - len(groups)} in all", err=True)
 
 
 @app.command("page")

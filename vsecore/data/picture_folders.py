@@ -73,7 +73,7 @@ class Listing:
                 f"{kinds}: not among the formats that are read (JPEG, PNG, WebP, BMP, GIF, TIFF){hint}"
             )
         if self.excluded:
-            said.append(f"{_many(self.excluded, 'file')} or folders, as excluded")
+            said.append(f"{_many(self.excluded, 'file or folder')}, as excluded")
         return said
 
 
@@ -166,4 +166,4 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _many(count: int, kind: str) -> str:
-    return f"{count} {kind}{'s' if count > 1 else ''}"
+    return f"{count} {kind if count == 1 else kind.replace(' or ', 's or ') + 's'}"

@@ -18,6 +18,8 @@ import regex
 import torch
 from torch import Tensor
 
+from vsecore.typed import short
+
 _MARK = r"[\p{M}\u200c\u200d--[\ufe00-\ufe0f\u20d0-\u20ff]]"
 """Marks and joiners belong to the letter before them; those that only colour or frame a sign do not."""
 _ALONE = (
@@ -165,11 +167,13 @@ def checked_sentences(captions: Iterable[str]) -> list[str]:
     """Return the captions as a list.
 
     Raises:
-        ValueError: there are none, or they are one string.
+        ValueError: there are none, they are one string, or one of them is none.
     """
     if isinstance(captions, str):
         raise ValueError(f"captions is one string ({captions[:30]!r}): wanted a list of them")
     sentences = list(captions)
     if not sentences:
         raise ValueError("captions is empty: wanted at least one sentence")
+    if odd := [one for one in sentences if not isinstance(one, str)]:
+        raise ValueError(f"captions has {short(odd[0])}, a {type(odd[0]).__name__}: wanted sentences (str)")
     return sentences

@@ -47,7 +47,7 @@ class Systems:
     """The runs of some systems on one split; runs of the same recipe are seeds of one system."""
 
     runs: dict[str, list[Retrieved]]
-    """By the system's name: that of its recipe, followed by the hash where two share a name."""
+    """By the system's name: that of its recipe, with the folder of its first run where two share a name."""
     split: Split
 
     @classmethod
@@ -71,6 +71,7 @@ class Systems:
                 first's, or features of another network than a run reads.
         """
         by_hash: dict[str, list[Retrieved]] = defaultdict(list)
+        places: dict[str, Path] = {}
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
@@ -87,11 +88,12 @@ class Systems:
             tops = (side.topk(min(FOUND, side.shape[1])).indices.numpy() for side in (scores, scores.T))
             found = Retrieved(run.recipe, run.seed, evaluate(scores, part.owner), i2t, t2i, *tops)
             by_hash[run.recipe.hash()].append(found)
+            places.setdefault(run.recipe.hash(), folder)
         if first is None or len(by_hash) < least:
             raise ValueError("one system is not enough: name runs of two recipes or more")
         names = [several[0].recipe.name for several in by_hash.values()]
         runs = {
-            name if names.count(name) == 1 else f"{name} {digest}": several
+            name if names.count(name) == 1 else f"{name} ({places[digest]})": several
             for name, (digest, several) in zip(names, by_hash.items(), strict=True)
         }
         return cls(runs, first)
