@@ -323,6 +323,9 @@ def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album: Al
             split.captions[c].endswith(f" {split.files[p].stem[2:]}") for c, p in enumerate(split.owner)
         )
     assert check_photographs(root).problems == []
+    (root / "captions.csv").write_text("\n".join(row for row in rows if ";test;" not in row))
+    with pytest.raises(ValueError, match=r"'test' has no pictures.*column split"):
+        load_karpathy(root)
     (root / "captions.csv").unlink()
     beside = load_karpathy(root)  # shared out by their bytes
     assert sorted(c for s in beside.values() for c in s.captions) == sorted(

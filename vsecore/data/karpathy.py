@@ -245,7 +245,9 @@ class _Collection:
                 if path is None
             ]
             if not pictures:
-                yield ValueError(f"{where} has no pictures: wanted some in each split (get the whole file)")
+                shared = "its column split names them; without it they are shared out"
+                remedy = shared if told else "get the whole file"
+                yield ValueError(f"{where} has no pictures: wanted some in each split ({remedy})")
             if silent:
                 yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")
             terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
