@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -113,7 +113,7 @@ def test_every_system_and_every_step_can_be_opened_by_keys(page: Page) -> None:
         for summary in page.locator(".ex-steps summary").all():
             if not summary.evaluate("(node) => node.parentElement.open"):
                 summary.press("Enter")
-            assert summary.locator("xpath=following-sibling::div").inner_text().strip()
+            expect(summary.locator("xpath=following-sibling::div")).to_have_text(re.compile(r"\S"))
     page.locator('.ex-opened .ex-part[tabindex="0"]').press("ArrowRight")
     assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("row 1, column 2")
 
@@ -139,6 +139,9 @@ def test_two_systems_stand_side_by_side(page: Page) -> None:
 
 def test_slots_are_compared_in_three_ways(page: Page) -> None:
     page.evaluate("vseExplainer.set({ system: 'dive', text: 'three sheep on the farm' })")
+    page.locator(".ex-steps summary").evaluate_all(
+        "(steps) => { for (const one of steps) one.parentElement.open = true; }"
+    )
     tops = []
     for way in ("MIL", "Chamfer: each", "smooth-Chamfer"):
         page.locator("label", has_text=way).first.click()

@@ -388,7 +388,7 @@ def test_what_systems_keep_beside_pictures_is_left_out_and_links_are_followed_on
     for path in (
         outside / "a.png",
         album / "@eaDir" / "a.jpg" / "SMALL.jpg",
-        album / "one.HEIC",
+        album / "one.JP2",
         album / "x.jfif",
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -399,7 +399,7 @@ def test_what_systems_keep_beside_pictures_is_left_out_and_links_are_followed_on
     (outside / "round").symlink_to(album, target_is_directory=True)
     found = list_pictures(album)
     assert len(found.pictures) == 16 and album / "link" / "a.png" in found.pictures
-    assert found.others == {".heic": 1} and [path.name for path in found.systems] == ["@eaDir"]
+    assert found.others == {".jp2": 1} and [path.name for path in found.systems] == ["@eaDir"]
     some = list_pictures(album, exclude=["LINK", "1*.png"])
     assert len(some.pictures) == 10 + 1 + 1 - 1 and some.excluded == 6
     assert some.notes()[-1] == "6 files or folders, as excluded"
