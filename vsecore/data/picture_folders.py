@@ -85,7 +85,7 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
     Args:
         root: a folder.
         own: a folder below it that is not entered.
-        exclude: patterns such as "*.png" or "drafts", of a file's or folder's name or its path below root.
+        exclude: patterns such as `*.png` or `drafts`, of a file's or folder's name or its path below root.
     """
     found, patterns = Listing(), [name_key(pattern).casefold().rstrip("/") for pattern in exclude]
     real = Path(os.path.realpath(root))
