@@ -291,9 +291,8 @@ def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
     assert len(load_karpathy(folder)["train"].captions) == 31
     edit(folder, lambda content: content.update(dataset="flickr8k"))
     (problem,) = check_photographs(folder).problems
-    assert "split 'train': 1 picture (train3.jpg) with fewer than 5 captions" in problem
-    with pytest.raises(ValueError, match="1 picture"):
-        load_karpathy(folder)
+    assert problem.startswith("split 'train': 1 picture (train3.jpg) with fewer than 5 captions")
+    assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
 
 
 def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:

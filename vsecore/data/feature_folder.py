@@ -19,7 +19,8 @@ from vsecore.arguments import Count
 from vsecore.data import files
 from vsecore.data.feature_rows import BLOCK, FeatureRows
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
-from vsecore.data.splits import Split, caption_numbers
+from vsecore.data.sources import COLLECTIONS
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Split, caption_numbers
 from vsecore.typed import counted, short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
@@ -68,8 +69,9 @@ class Settings:
         """Return the settings for features of these splits; `others` are those that the captions do not give.
 
         Raises:
-            ValueError: the type is unknown, or a picture has no captions, or they are in another order than
-                the pictures: only a caption's line number says which picture it has.
+            ValueError: the type is unknown, or a picture has no captions, or fewer than five in a collection
+                where all have five, or they are in another order than the pictures: only a caption's line
+                number says which picture it has.
         """
         if others["dtype"] not in ("float16", "float32"):
             raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')
@@ -77,10 +79,12 @@ class Settings:
             raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
         counts = [np.bincount(split.owner, minlength=len(split.files)) for split in caption_splits.values()]
         for one, (name, split) in zip(counts, caption_splits.items(), strict=True):
-            if not one.all() or (np.diff(split.owner) < 0).any():
+            least = CAPTIONS_A_PICTURE if split.dataset in COLLECTIONS else 1
+            if one.min() < least or (np.diff(split.owner) < 0).any():
                 odd = split.files[int(one.argmin())]
                 raise ValueError(
-                    f"split {name!r}: {odd} has {one.min()} captions: wanted some, in the pictures' order"
+                    f"split {name!r}: {odd} has {one.min()} captions: wanted at least {least}, in the "
+                    "pictures' order"
                 )
         return cls(
             dataset=next(iter(caption_splits.values())).dataset,

@@ -181,6 +181,12 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
                 f"{min(numbers)} to {max(numbers)} a picture" if len({*numbers}) > 1 else f"{numbers[0]} each"
             )
             report.facts.append(f"{name}: {len(pictures)} pictures, {sum(numbers)} captions, {each}")
+            terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
+            if terse and found.dataset in COLLECTIONS:
+                report.problems.append(
+                    f"split {name!r}: {counted(terse, 'picture')} with fewer than "
+                    f"{CAPTIONS_A_PICTURE} captions: give each that many, or leave it out"
+                )
         if found.unused:
             report.facts.append(f"{counted(found.unused, 'more id')} with captions: in no split, not used")
         present = {name: [path for _, path in pictures if path] for name, pictures in found.splits.items()}
@@ -250,12 +256,6 @@ class _Collection:
                 yield ValueError(f"{where} has no pictures: wanted some in each split ({remedy})")
             if silent:
                 yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")
-            terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
-            if terse and self.dataset in COLLECTIONS:  # which have five of each, or a file is not whole
-                yield ValueError(
-                    f"{where}: {counted(terse, 'picture')} with fewer than {CAPTIONS_A_PICTURE} captions: "
-                    "give each that many, or leave it out"
-                )
             if missing:
                 get = f"vse data get {self.dataset} --root {self.root}, or "
                 yield FileNotFoundError(
