@@ -12,13 +12,13 @@ from vsecore.recipes.written import written
 from vsecore.training import load_run
 
 
-@pytest.mark.parametrize("name", [*RECIPES, "2ad_grid_gru+gpo+as_printed"])
-def test_a_written_recipe_is_read_as_the_same(name, tmp_path):
+def test_a_written_recipe_is_read_as_the_same(tmp_path):
     path = tmp_path / "own.yaml"
-    path.write_text(written(get(name)), "utf-8")
-    read = get(str(path))
-    assert (read.hash(), read.name, read.source) == (get(name).hash(), name, get(name).source)
-    assert written(read) == written(get(name))
+    for name in (*RECIPES, "2ad_grid_gru+gpo+as_printed"):
+        path.write_text(written(get(name)), "utf-8")
+        read = get(str(path))
+        assert (read.hash(), read.name, read.source) == (get(name).hash(), name, get(name).source)
+        assert written(read) == written(get(name))
 
 
 def test_a_file_may_say_only_what_differs(tmp_path):

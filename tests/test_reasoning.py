@@ -13,7 +13,8 @@ from vsecore.encoders.reasoning import REASONERS, RegionGraph, TransformerReason
 from vsecore.encoders.reasoning.region_graph import GraphLayer
 from vsecore.encoders.reasoning.transformer import Block
 from vsecore.pooling import FirstPool
-from vsecore.recipes import get, thesis
+from vsecore.recipes import get
+from vsecore.recipes.written import read_work
 from vsecore.similarity import unit
 from vsecore.training import load_run
 
@@ -300,7 +301,7 @@ def test_the_registry_builds_reasoners_for_the_joint_width():
 SMALL = {"dim": 32, "training__learning_rate": 1e-3, "training__batch_size": 20, "training__epochs": 1}
 NAMES = [
     *(f"thesis_{feature}{variant}" for feature in ("grid", "region")
-      for variant in ("", *(f"+{name}" for name in thesis.VARIANTS))),
+      for variant in ("", *(f"+{name}" for name in read_work("thesis")[1]))),
     *(f"tern_{feature}_{text}" for feature in ("grid", "region") for text in ("bert", "words")),
 ]  # fmt: skip
 

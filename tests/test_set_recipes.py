@@ -8,10 +8,12 @@ import torch
 from small import SMALL, assert_resumes_with_the_same_bits, make_bert, small_data, train
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.pooling import GaussianPool
-from vsecore.recipes import dive, get, pcme
+from vsecore.recipes import get
+from vsecore.recipes.written import read_work
 from vsecore.training import encode
 
 NAMES = ("dive_grid_gru", "dive_region_gru", "pvse_grid", "pvse_region", "pcme_grid", "pcme_region")
+DIVE = read_work("dive")[1]
 WORDS = Vocabulary([f"w{i}" for i in range(10)])
 
 
@@ -61,13 +63,9 @@ def test_one_slot_gives_one_vector_and_smooth_chamfer_the_cosine():
 SYSTEMS = (
     *NAMES,
     # Small batches are larger than this test's data.
-    *(
-        f"dive_region_gru+{variant}"
-        for variant in dive.VARIANTS
-        if not variant[-1].isdigit() and variant != "small_batches"
-    ),
+    *(f"dive_region_gru+{one}" for one in DIVE if not one[-1].isdigit() and one != "small_batches"),
     *(f"dive_region_gru+{variant}" for variant in ("slots_1", "rounds_1", "alpha_64")),
-    *(f"pcme_grid+{variant}" for variant in pcme.VARIANTS),
+    *(f"pcme_grid+{variant}" for variant in read_work("pcme")[1]),
 )
 
 

@@ -23,8 +23,7 @@ from vsecore.data.picture_files import Picture, decode_in_proportion, decode_pic
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
-from vsecore.recipes import get
-from vsecore.recipes.pretrained import is_folder
+from vsecore.recipes import get, is_towers
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scoring import kept, score_embedded
@@ -156,7 +155,7 @@ class Retriever:
         recipe = get(name)
         if not recipe.is_trained:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
-        place = str(Path(name).expanduser().resolve()) if is_folder(name) else name
+        place = str(Path(name).expanduser().resolve()) if is_towers(name) else name
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer).to(best_device())
         return cls(model, tokenizer, recipe.name, source=Source(recipe=place))

@@ -262,8 +262,7 @@ def _score(wanted: _Wanted) -> Scored:
     """Score a split of some data by a run, by towers that need no training, or by CCA."""
     from vsecore.baselines import cca_scores
     from vsecore.experiments.queries import write_embeddings
-    from vsecore.recipes import RECIPES, get
-    from vsecore.recipes.pretrained import is_folder
+    from vsecore.recipes import RECIPES, get, is_towers
     from vsecore.scoring import encode, score_embedded
     from vsecore.training.distributed import best_device
 
@@ -275,7 +274,7 @@ def _score(wanted: _Wanted) -> Scored:
         data = facts | {"vectors": str(wanted.vectors or "none")}
         member = {"name": name, "config_hash": "", "seed": 0, "data": data}
         return Scored(scores, part, member, time.perf_counter() - began)
-    towers = is_folder(name) or (name in RECIPES and not wanted.run.exists())
+    towers = is_towers(name) or (name in RECIPES and not wanted.run.exists())
     if towers and get(name).is_trained:
         model, tokenizer, dataset, member = _as_it_is(get(name), wanted.source, split)
         seconds = None

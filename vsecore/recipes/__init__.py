@@ -1,31 +1,14 @@
-"""Recipes: every system as plain data, and the model that each gives. One file per paper."""
+"""Recipes: every system as plain data, and the model that each gives. One YAML file per work."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
-from vsecore.recipes import (
-    aoq,
-    bfan,
-    dive,
-    ltd,
-    pcme,
-    pixels,
-    pretrained,
-    scan,
-    sgraf,
-    small,
-    thesis,
-    two_ad,
-    vse_infinity,
-    vsrn,
-)
-from vsecore.recipes.pvse import pvse
+from vsecore.encoders.pretrained_towers import read_config, width_of
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
-from vsecore.recipes.tern import tern
-from vsecore.recipes.vsepp import vsepp
-from vsecore.recipes.written import ENDINGS, read_recipe_file
+from vsecore.recipes.written import ENDINGS, read_recipe, read_recipe_file, read_work
 from vsecore.typed import unknown
 
 __all__ = [
@@ -38,65 +21,26 @@ __all__ = [
     "TextTower",
     "Training",
     "get",
+    "is_towers",
 ]
 
-_COMPARED: tuple[Literal["grid", "region"], ...] = ("grid", "region")
+# A work comes after those whose recipes it begins with.
+_WORKS = (
+    *("vsepp", "two_ad", "vse_infinity", "small", "thesis", "scan", "bfan", "sgraf", "vsrn", "aoq"),
+    *("dive", "pvse", "pcme", "ltd", "tern", "pixels", "pretrained"),
+)
 
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        *(
-            make(feature, text)
-            for make in (vsepp, two_ad.two_ad, vse_infinity.vse_infinity)
-            for text in ("gru", "bert")
-            for feature in ("grid", "region", "patch")
-        ),
-        *(small.window(feature) for feature in ("grid", "patch")),
-        *(
-            make(feature)
-            for make in (
-                thesis.thesis,
-                scan.scan,
-                bfan.bfan,
-                sgraf.sgraf,
-                vsrn.vsrn,
-                pvse,
-                pcme.pcme,
-                ltd.ltd,
-                ltd.vsrn,
-            )
-            for feature in _COMPARED
-        ),
-        *(tern(feature, text) for feature in _COMPARED for text in ("bert", "words")),
-        *(recipe for feature in _COMPARED for recipe in aoq.aoq(feature)),
-        *(dive.dive(feature, "gru") for feature in _COMPARED),
-        dive.dive("grid", "bert"),
-        *(dive.dive("pixels", text) for text in ("gru", "bert")),
-        *(
-            make(text)
-            for make in (pixels.vsepp_pixels, vse_infinity.gpo_pixels, pixels.two_ad_pixels)
-            for text in ("gru", "bert")
-        ),
-        pretrained.towers("clip", "clip_base_patch32", "openai/clip-vit-base-patch32", 512),
-        pretrained.towers("clip", "clip_large_patch14", "openai/clip-vit-large-patch14", 768),
-        pretrained.towers("siglip", "siglip_base_patch16", "google/siglip-base-patch16-224", 768),
-        pretrained.towers("siglip", "siglip2_base_patch16", "google/siglip2-base-patch16-224", 768),
-    )
-}
+RECIPES: dict[str, Recipe] = {}
 """Every system by name."""
 
-VARIANTS: dict[str, dict[str, Any]] = {
-    variant: changes
-    for variants in (
-        *(
-            work.VARIANTS
-            for work in (two_ad, small, thesis, scan, bfan, sgraf, vsrn, aoq, dive, pcme, ltd, pixels)
-        ),
-        two_ad.COMBINED,
-    )
-    for variant, changes in variants.items()
-}
+VARIANTS: dict[str, dict[str, Any]] = {}
 """Named changes to a recipe: the parts that papers remove or replace."""
+
+for _work in _WORKS:
+    _recipes, _variants = read_work(_work)
+    for _name, _content in _recipes.items():
+        RECIPES[_name] = read_recipe(_name, _content, RECIPES.__getitem__)
+    VARIANTS |= _variants
 
 
 def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
@@ -104,8 +48,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
 
     Args:
         name: a key of `RECIPES`, then keys of `VARIANTS`, each after a plus sign, of which later ones win; or
-            the folder of a CLIP or SigLIP, see `pretrained.of_folder`; or, in place of the key, a YAML file
-            (`recipes.written`).
+            the folder of a CLIP or SigLIP, after which the recipe is named; or, in place of the key, a YAML
+            file (`recipes.written`).
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
     Raises:
@@ -116,8 +60,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         'gpo'
     """
     base, *variants = name.split("+")
-    if pretrained.is_folder(name):
-        return pretrained.of_folder(name).override(scale or {})
+    if is_towers(name):
+        return _of_towers(Path(name).expanduser()).override(scale or {})
     if base.endswith(ENDINGS):
         recipe = read_recipe_file(base, get)
         name = "+".join([recipe.name, *variants])
@@ -131,3 +75,18 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
             raise unknown("variant", variant, VARIANTS, f"vse recipes {base}")
         recipe = recipe.override(VARIANTS[variant])
     return recipe.override({"name": name})
+
+
+def is_towers(name: str) -> bool:
+    """Whether a name is the folder of a pretrained model, such as CLIP, and not the folder of a run."""
+    folder = Path(name).expanduser()
+    return (folder / "config.json").is_file() and not (folder / "run.json").exists()
+
+
+def _of_towers(folder: Path) -> Recipe:
+    """Describe the pair of towers in a folder, which go on with the loss that their kind was trained with."""
+    config = read_config(folder / "config.json")
+    kind = {"clip": "clip_base_patch32", "siglip": "siglip_base_patch16"}[config.model_type]
+    encoder = Part(config.model_type, {"weights": str(folder)})
+    changes = {"name": folder.resolve().name, "dim": width_of(config)}
+    return RECIPES[kind].override({**changes, "image.encoder": encoder, "text.encoder": encoder})

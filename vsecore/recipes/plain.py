@@ -3,58 +3,70 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 from vsecore.typed import short
 
 PARTS = ("encoder", "reasoner", "pool", "shared", "similarity")
 """The fields that hold a part, which may be given by its name alone; `losses` is a list of parts."""
+GROUPS = ("image", "text", "training")
+"""The fields that hold fields."""
+
+
+def as_json(content: Any) -> Any:
+    """Return content as JSON has it: dataclasses are named values, tuples are lists.
+
+    Raises:
+        ValueError: JSON cannot express it.
+    """
+    try:
+        return json.loads(json.dumps(content, default=asdict, allow_nan=False))
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
+
+
+def settings_in(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield settings by their full names: {"image": {"pool": "max"}} is image.pool."""
+    for key, value in content.items():
+        if key in GROUPS and isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", inner) for name, inner in value.items())
+        else:
+            yield key, value
 
 
 def change(content: dict[str, Any], name: str, value: Any) -> None:
-    """Set what a full name means in what `Recipe.to_dict` writes: a field, a part, or an option of a part."""
-    field: Any = content
-    of_part = False  # whether the name goes on within a part, whose options have any names
+    """Set what a full name means in what `Recipe.to_dict` writes: a field, a part, or an option of a part.
+
+    Text is parsed as JSON if it is JSON, and "none" is null.
+    """
+    found: Any = content
     for step in name.split("."):
-        holder: Any = field
-        key: Any = step
+        holder, key = found, step
         if isinstance(holder, list):  # of losses, which have names
             key = {part["name"]: row for row, part in enumerate(holder)}.get(step)
-        elif of_part := isinstance(holder, dict) and "options" in holder:
-            holder = holder if step == "weight" else holder["options"]
-            holder.setdefault(step)
+        elif isinstance(holder, dict) and "options" in holder and step != "weight":  # a part
+            holder = holder["options"]
+            holder.setdefault(step)  # options have any names
         try:
-            field = holder[key]
+            found = holder[key]
         except (KeyError, TypeError):
             raise _unknown(content, name) from None
     if isinstance(value, str) and name not in ("name", "source"):
-        value = None if value == "none" else _parsed(value)  # as people write null
-    if isinstance(holder, list):
-        value = {"weight": field["weight"], **full_part(value)}
-    elif key == "losses" and not of_part:
-        value = [full_part(part) for part in (value if isinstance(value, list | tuple) else [value])]
-    elif key in PARTS and not of_part:
-        value = value and full_part(value)
-    holder[key] = asdict(cast(Any, value)) if is_dataclass(value) else value
+        value = None if value == "none" else _parsed(value)
+    if isinstance(holder, list):  # another loss has the same weight
+        value = {"weight": found["weight"], **(value if isinstance(value, Mapping) else {"name": value})}
+    holder[key] = value
 
 
 def _parsed(text: str) -> Any:
     """Parse text as JSON if it is JSON; all else stays text, even NaN, which only Python takes for JSON."""
     try:
-        value = json.loads(text)
-        json.dumps(value, allow_nan=False)
+        return as_json(json.loads(text))
     except (ValueError, RecursionError):
         return text
-    return value
-
-
-def full_part(part: Any) -> dict[str, Any]:
-    """Return a part as `to_dict` writes it, from its name, from such a dictionary, or from a `Part`."""
-    given = asdict(cast(Any, part)) if is_dataclass(part) else part
-    return {"options": {}, **(given if isinstance(given, Mapping) else {"name": given})}
 
 
 def _unknown(content: dict[str, Any], name: str) -> ValueError:
@@ -65,6 +77,24 @@ def _unknown(content: dict[str, Any], name: str) -> ValueError:
     fields = dict.fromkeys(ends.get(match, match) for match in near)
     hint = f"did you mean {' or '.join(fields)}?" if fields else f"there are {', '.join(known)}"
     return ValueError(f"setting {short(name)} is unknown: {hint}")
+
+
+def in_full(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe with every part, which may be its name alone, written out."""
+    full = dict(content)
+    for key, value in content.items():
+        if key in ("image", "text", "first_round") and isinstance(value, Mapping):
+            full[key] = in_full(value)
+        elif key in PARTS and value is not None:
+            full[key] = full_part(value)
+        elif key == "losses":
+            full[key] = [full_part(part) for part in (value if isinstance(value, list) else [value])]
+    return full
+
+
+def full_part(part: Any) -> dict[str, Any]:
+    """Return a part as `Recipe.to_dict` writes it, from its name or from such a dictionary."""
+    return {"options": {}, "weight": 1.0, **(part if isinstance(part, Mapping) else {"name": part})}
 
 
 def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from vsecore.arguments import NotNegative, Positive, Share
+from vsecore.arguments import Count, NotNegative, Positive, Share, Whole
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
@@ -27,14 +27,12 @@ from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES, Loss
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.recipes.plain import briefly, change, changed, flatten
+from vsecore.recipes.plain import as_json, briefly, change, changed, flatten, in_full, settings_in
 from vsecore.registry import Registry, names_read
 from vsecore.similarity import SIMILARITIES
-from vsecore.typed import sentence
+from vsecore.typed import from_json
 
 STRICT = ConfigDict(strict=True, extra="forbid")
-Count = Annotated[int, Field(ge=1, le=2**30)]
-Whole = Annotated[int, Field(ge=0, le=2**30)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -80,7 +78,7 @@ class Training:
     """How the weights are trained."""
 
     epochs: Count = 30
-    batch_size: Annotated[int, Field(ge=2, le=2**30)] = 128
+    batch_size: Annotated[int, Field(ge=2)] = 128
     """The size of the joint batch, over all processes."""
     batches: Literal["pairs", "pictures"] = "pairs"
     """Captions with their picture, or pictures with all their captions."""
@@ -247,16 +245,17 @@ class Recipe:
         """
         content = self.to_dict()
         # A part's name comes before its options, whatever the order in which they are given.
-        for name, value in sorted(changes.items(), key=lambda change: change[0].count(".")):
+        for name, value in sorted(settings_in(as_json(changes)), key=lambda change: change[0].count(".")):
             change(content, name, value)
             loss = ".".join(name.split(".")[:2])
             if name != loss and f"first_round.{loss}" in flatten(content):  # it is one loss in both rounds
                 change(content, f"first_round.{name}", value)
+            content = in_full(content)
         return Recipe.from_dict(content)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain JSON data; `from_dict` reads it back."""
-        content: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        content: dict[str, Any] = as_json(self)
         return content
 
     @classmethod
@@ -266,12 +265,7 @@ class Recipe:
         Raises:
             ValueError: a field is unknown, or of the wrong type or range.
         """
-        try:
-            return _READER.validate_json(json.dumps(content, allow_nan=False))
-        except ValidationError as error:
-            raise ValueError(sentence("recipe", error)) from None
-        except (RecursionError, TypeError, ValueError) as error:
-            raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
+        return cast(Recipe, from_json("recipe", json.dumps(as_json(content)), Recipe))
 
     def portable(self) -> dict[str, Any]:
         """Return the recipe as plain data in the form that runs and records keep.
@@ -281,7 +275,7 @@ class Recipe:
         """
         content = self.to_dict()
         for _, registry, part in parts_of(content):
-            options = json.loads(json.dumps(registry.changed(part["name"], part["options"])))
+            options = as_json(registry.changed(part["name"], part["options"]))
             folder = Path(str(options.get("weights", ""))).expanduser()
             if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
                 options["weights"] = folder.resolve().name
@@ -299,7 +293,7 @@ class Recipe:
             kept |= {"name": "", "source": ""}
             del kept["image"]["boxes"]  # they are data, and change its fingerprint
         if self.first_round is not None:
-            usual = briefly(json.loads(json.dumps(asdict(FirstRound()))))
+            usual = briefly(as_json(FirstRound()))
             content["first_round"] = changed(content["first_round"], usual)
         text = json.dumps(changed(content, plain), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -383,7 +377,6 @@ class Recipe:
         )
 
 
-_READER = TypeAdapter(Recipe)
 PARTS = {
     "image.encoder": IMAGE_ENCODERS,
     "image.reasoner": REASONERS,

@@ -7,38 +7,44 @@ A file may begin with another recipe and say only what differs:
     image: {pool: {name: kmax, options: {k: 5}}}
     losses: [triplet, {name: mmd, weight: 0.01}]
     training: {epochs: 10}
+
+So do the recipes of this package. A file of theirs holds those of a work by name (`recipes`), and the changes
+that its tables ask for (`variants`).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from vsecore.data.files import read_text
-from vsecore.recipes.plain import full_part
+from vsecore.recipes.plain import briefly
 from vsecore.recipes.recipe import Recipe, parts_of
 
 ENDINGS = (".yaml", ".yml")
-DEEPEST = 12
-"""How many lists and named values may stand in one another."""
-_NESTED = ("image", "text", "training")
+Get = Callable[[str], Recipe]
 
 
-def written(recipe: Recipe) -> str:
-    """Return a recipe as YAML with all its settings; an option that a part was not given has its default."""
-    content = recipe.to_dict()
-    for _, registry, part in parts_of(content):
-        for option, one in registry.options(part["name"]).items():
-            if one.default is not inspect.Parameter.empty:
-                part["options"].setdefault(option, one.default)
-    return yaml.safe_dump(_short(content), sort_keys=False, allow_unicode=True, width=100)
+def read_work(work: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the recipes and the variants of a work that this package describes, as its file has them."""
+    path = Path(__file__).with_name(f"{work}.yaml")
+    content = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return content["recipes"], content.get("variants", {})
 
 
-def read_recipe_file(path: str | Path, get: Callable[[str], Recipe]) -> Recipe:
+def read_recipe(name: str, content: Mapping[str, Any], get: Get) -> Recipe:
+    """Make a recipe from its settings; `get` returns the one that `recipe` names, with which it begins."""
+    settings = {"name": name, **content}
+    base, source = settings.pop("recipe", None), str(settings.pop("source", ""))
+    begun = Recipe(name, source) if base is None else get(str(base))
+    return begun.override(settings | ({"source": source} if source else {}))
+
+
+def read_recipe_file(path: str | Path, get: Get) -> Recipe:
     """Read a recipe from YAML.
 
     Args:
@@ -49,45 +55,39 @@ def read_recipe_file(path: str | Path, get: Callable[[str], Recipe]) -> Recipe:
         FileNotFoundError: there is no such file.
         ValueError: it is not YAML, or a setting is unknown or wrong.
     """
-    content = _parsed(path)
-    base, name = content.pop("recipe", None), str(content.pop("name", Path(path).stem))
-    if base is None:
-        begun = Recipe(name, str(content.pop("source", f"{Path(path).name}")))
-    elif str(base).endswith(ENDINGS):
-        raise ValueError(f"{path}: recipe is {base}: wanted the name of a recipe, not another file")
-    else:
-        begun = get(str(base))
     try:
-        return begun.override({"name": name, **dict(_settings(content))})
+        content = yaml.load(read_text(path), _Plain)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f'{path} holds no settings: wanted lines such as "recipe: vsepp_grid_gru"')
+    if str(content.get("recipe", "")).endswith(ENDINGS):
+        raise ValueError(f"{path}: recipe is {content['recipe']}: wanted a recipe's name, not another file")
+    if "recipe" not in content:
+        content = {"source": Path(path).name, **content}
+    try:
+        return read_recipe(Path(path).stem, {str(key): value for key, value in content.items()}, get)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _parsed(path: str | Path) -> dict[str, Any]:
-    text, depth = read_text(path), 0
-    try:
-        for event in yaml.parse(text, yaml.SafeLoader):  # as a stream, before anything is built
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if isinstance(event, yaml.AliasEvent) or depth > DEEPEST:
-                raise ValueError("a recipe has no aliases, and no lists in lists in lists")
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f'{path} holds no settings: wanted lines such as "recipe: vsepp_grid_gru"')
-    return content
+class _Plain(yaml.SafeLoader):
+    """Reads YAML without aliases, with which a few lines could stand for gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise ValueError("a recipe has no aliases")
+        return super().compose_node(parent, index)
 
 
-def _settings(content: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the settings as `Recipe.override` takes them."""
-    for key, value in content.items():
-        name = f"{prefix}{key}"
-        if name in _NESTED and isinstance(value, Mapping):
-            yield from _settings(value, f"{name}.")
-        elif name == "first_round" and isinstance(value, Mapping) and isinstance(value.get("losses"), list):
-            yield name, {**value, "losses": [full_part(part) for part in value["losses"]]}
-        else:
-            yield name, value
+def written(recipe: Recipe) -> str:
+    """Return a recipe as YAML with all its settings; an option that a part was not given has its default."""
+    content = recipe.to_dict()
+    for _, registry, part in parts_of(content):
+        for option, one in registry.options(part["name"]).items():
+            if one.default is not inspect.Parameter.empty:
+                part["options"].setdefault(option, one.default)
+    return yaml.safe_dump(_short(briefly(content)), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _short(content: Any) -> Any:
@@ -96,8 +96,6 @@ def _short(content: Any) -> Any:
         return [_short(one) for one in content]
     if not isinstance(content, Mapping):
         return content
-    if content.keys() == {"name", "options", "weight"}:
-        plain: dict[str, Any] = {"options": {}, "weight": 1.0}
-        kept = {key: _short(value) for key, value in content.items() if value != plain.get(key)}
-        return kept["name"] if kept.keys() == {"name"} else kept
+    if content.keys() == {"name"}:
+        return content["name"]
     return {key: _short(value) for key, value in content.items()}

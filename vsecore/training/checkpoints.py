@@ -238,6 +238,7 @@ class RunFolder:
             if "network" not in before["data"]:  # older runs did not keep it
                 self.identity["data"].pop("network", None)
             compare(self.folder, before, self.identity)
+            self.identity["recipe"]["source"] = before["recipe"]["source"]  # it may be said better by now
         if not (self.folder / CHECKPOINT).is_file():
             if self.writes:
                 self._begin(self.folder, system.model, tokenizer)

@@ -177,9 +177,11 @@ def _read(path: Path) -> bytes:
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to resume a run with other settings; the ValueError names all that differ."""
     # Settings that were added since then, and options that are left out, have their defaults in both.
-    # A file of parts may have changed, in another part; `find_parts` says so.
-    then = flatten({**before, "recipe": read_recipe(folder, before).portable(), "parts": None})
-    today = flatten({**now, "parts": None})
+    # A file of parts may have changed, in another part; `find_parts` says so. A source is no setting.
+    then, today = (
+        flatten({**side, "recipe": {**recipe, "source": None}, "parts": None})
+        for side, recipe in ((before, read_recipe(folder, before).portable()), (now, now["recipe"]))
+    )
     differences = []
     for name in sorted(then.keys() | today.keys()):
         if then.get(name) != today.get(name):
