@@ -34,7 +34,7 @@ from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine, Index, Seen
 from vsecore.search.index import PROPOSED, Term
 from vsecore.search.reference import flat, quantised, recall, top
-from vsecore.search.relevance import _logistic, calibrate, relevance_of
+from vsecore.search.relevance import calibrate, relevance_of
 from vsecore.search.store import FILE, Facts, Store
 from vsecore.similarity import SIMILARITIES, max_sim, unit
 from vsecore.training import load_run
@@ -418,21 +418,23 @@ def test_terms_add_and_subtract_what_they_are_alike(engine, album):
         index.search([Term("dog"), Term("dog", -1)])
 
 
-def test_probabilities_are_those_that_made_the_captions_true_and_an_index_keeps_them(engine, album, tmp_path):
-    dice = np.random.default_rng(0)
-    distances = dice.normal(size=20_000)
-    true = dice.random(20_000) < 1 / (1 + np.exp(3 - 2 * distances))
-    assert _logistic(distances, true) == pytest.approx((-3, 2), abs=0.15)
+def test_probabilities_add_up_to_what_was_right_and_an_index_keeps_them(engine, album, tmp_path):
     index = Index.build(album, engine, tmp_path / "index")
-    files = sorted(album.glob("*.png"))
+    files, captions = sorted(album.glob("*.png")), WORDS * 7
     names = [path.name for path in files]
-    learned, _ = calibrate(
-        index, {"test": CaptionSplit("test", "own", files, WORDS * 7, np.arange(28) // 2, names)}
-    )
-    again = Index.load(tmp_path / "index", engine)
-    assert relevance_of(again) == learned and learned.captions == 14
-    shares = learned.of(again, engine.sentence("dog"), again.search("dog", 5))
-    assert shares == sorted(shares, reverse=learned.slope > 0) and all(0 < share < 1 for share in shares)
+    split = CaptionSplit("test", "own", files, captions, np.arange(28) // 2, names)
+    learned, _ = calibrate(index, {"test": split})
+    assert learned.captions == 14
+    expected = []
+    for caption in captions[::2]:  # those that it learned from
+        found = index.search(caption, len(index))
+        scores = np.array([one.score for one in found])
+        standard = (scores - scores.mean()) / scores.std()
+        shares = 1 / (1 + np.exp(-learned.offset - learned.slope * standard))
+        assert learned.of(index, engine.sentence(caption), found) == pytest.approx(shares, abs=1e-5)
+        expected.append(shares)
+    assert np.mean(expected) == pytest.approx(1 / len(index), abs=1e-4)  # as in every logistic regression
+    assert relevance_of(Index.load(tmp_path / "index", engine)) == learned
     with pytest.raises(ValueError, match="of 0 captions"):
         calibrate(index, {})
 

@@ -16,7 +16,7 @@ pytest.importorskip("starlette", reason="needs the extra search")
 from starlette.testclient import TestClient
 
 from vsecore.search import Engine, Index
-from vsecore.search.page import LARGEST, SMALL, make_page
+from vsecore.search.page import LARGEST, SMALL, Page
 
 HOST = "http://127.0.0.1"
 
@@ -37,7 +37,7 @@ def index(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def client(index):
-    return TestClient(make_page(index), base_url=HOST, raise_server_exceptions=False)
+    return TestClient(Page(index), base_url=HOST, raise_server_exceptions=False)
 
 
 def numbers_on(page):
@@ -107,7 +107,7 @@ def test_what_people_write_never_becomes_html_and_bad_uploads_get_a_sentence(cli
 def test_only_names_of_this_machine_are_answered_and_nothing_is_loaded_from_elsewhere(client, index):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
     assert client.get("/", headers={"host": "localhost:8123"}).status_code == 200
-    everywhere = TestClient(make_page(index, ["*"]), base_url="http://other.example")
+    everywhere = TestClient(Page(index, ["*"]), base_url="http://other.example")
     assert everywhere.get("/").status_code == 200
     for path in ("/", "/?q=dog", "/style.css", "/small/1.jpg", "/nowhere"):
         answer = client.get(path)
@@ -129,7 +129,7 @@ def test_the_page_in_a_browser(index):
         find_chromium()
     except CourseError as error:
         pytest.skip(str(error))
-    server = uvicorn.Server(uvicorn.Config(make_page(index), port=0, log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(Page(index), port=0, log_level="warning"))
     serving = threading.Thread(target=server.run, daemon=True)
     serving.start()
     while not server.started:

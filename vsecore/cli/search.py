@@ -163,20 +163,20 @@ def search_ask(
     from vsecore.search.relevance import relevance_of
 
     terms = _terms(words) if picture is None else []
+    query: Any = picture or terms
+    if len(terms) == 1 and terms[0].weight == 1:
+        query = terms[0].query
     opened = Index.load(index, url=url)
-    for note in (
-        note for term in terms if isinstance(term.query, str) for note in opened.engine.notes(term.query)
-    ):
-        typer.echo(f"note: {note}", err=True)
-    plain = len(terms) == 1 and terms[0].weight == 1 and isinstance(terms[0].query, str)
-    query = picture or (terms[0].query if plain else terms)
+    for text in (term.query for term in terms if isinstance(term.query, str)):
+        for note in opened.engine.notes(text):
+            typer.echo(f"note: {note}", err=True)
     found = opened.search(query, k=top)
     if paths:
         for one in found:
             typer.echo(os.fsencode(one.path))
         return
-    relevance = relevance_of(opened) if plain else None
-    likely = relevance.of(opened, opened.embed(terms[0].query), found) if relevance and found else []
+    relevance = relevance_of(opened) if isinstance(query, str) else None
+    likely = relevance.of(opened, opened.embed(query), found) if relevance and found else []
     for row, one in enumerate(found):
         told = f"  {100 * likely[row]:3.0f} %" if likely else ""
         typer.echo(f"{one.score:6.3f}{told}  {_shown(one.path)}")

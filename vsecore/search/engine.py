@@ -91,9 +91,7 @@ class Engine(Retriever):
         """
         if not text.strip():
             raise ValueError("the sentence is empty: write what the picture should show")
-        tokens, mask = self.tokenizer.encode([text])
-        with self._lock, torch.inference_mode():
-            return _vectors(self.model.encode_captions(tokens.to(self.device), mask.to(self.device)))[0]
+        return _vectors(self.encode_texts([text]))[0]
 
     def picture(self, path: str | Path) -> np.ndarray:
         """Embed one picture file.
@@ -135,9 +133,8 @@ class Engine(Retriever):
 
     def compare(self, vectors: np.ndarray, query: np.ndarray) -> np.ndarray:
         """Compare n pictures, (n, D) or (n, K, D), with one query by the model's own similarity: (n,)."""
-        pictures, wanted = (torch.from_numpy(x).to(self.device) for x in (vectors, query[None]))
-        with self._lock, torch.inference_mode():
-            return self.model.scores(Embedding(pictures), Embedding(wanted))[:, 0].float().cpu().numpy()
+        pictures, queries = (Embedding(torch.from_numpy(x)) for x in (vectors, query[None]))
+        return self.similarity(pictures, queries)[:, 0].numpy()
 
     def _read(self, path: Path) -> tuple[Seen, np.ndarray | None]:
         """Decode a picture, (H, W, 3) or (3, H, W) uint8, and note which version of the file it is.

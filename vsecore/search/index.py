@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -180,38 +181,12 @@ class Index:
             BlockingIOError: another process is indexing into the index's folder.
         """
         kept_in = self.store.folder
-        root = Path(pictures).expanduser().resolve()
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
+            root = Path(pictures).expanduser().resolve()
             listing = _list_pictures(root, kept_in, exclude)
-            files, entries = listing.pictures, self.store.entries()
-            there = set(files)
-            known = {entry.path: entry for entry in entries if entry.path in there}
-            gone = [
-                entry
-                for entry in entries
-                if entry.path not in there
-                and not any(map(entry.path.is_relative_to, listing.unreadable))
-                and (entry.path.is_relative_to(root) or _is_gone(entry.path))
-            ]
-            moved = _moved(gone, [path for path in files if path not in known])
-            self.store.move({entry.number: place for entry, place in moved})
-            known |= {path: entry for entry, (path, _) in moved}
-            dropped = {entry.number for entry in gone} - {entry.number for entry, _ in moved}
-            self.store.drop(dropped)
-            new = {path for _, (path, _) in moved}
-            dates: dict[int, int] = {}
-            wanted = [
-                path
-                for path in files
-                if path not in new and (path not in known or _has_changed(known[path], dates))
-            ]
-            self.store.touch(dates)  # at once: a transaction each would take minutes for a copied folder
-            report = Report(
-                removed=len(dropped),
-                moved=len(moved),
-                kept=len(files) - len(wanted) - len(moved),
-                notes=listing.notes(),
-            )
+            report = Report(notes=listing.notes())
+            known = {entry.path: entry for entry in self.store.entries()}
+            wanted = self._reuse(listing, root, known, report)
             with progress(total=len(wanted), desc="index", unit="picture") as bar:
                 for batch in self.engine.pictures(wanted, batch_size):
                     self.store.put(batch)
@@ -225,6 +200,49 @@ class Index:
                     bar.update(len(batch))
             self.vectors.synchronise(self.store)
         return report
+
+    def _reuse(self, listing: Listing, root: Path, known: dict[Path, Entry], report: Report) -> list[Path]:
+        """Keep the pictures whose bytes are still there, forget the others, and return what must be embedded.
+
+        A file may have the bytes that it had, or those of a picture that is gone from where it was.
+        """
+        here = set(listing.pictures)
+        gone: dict[int, list[Entry]] = defaultdict(list)  # by their size
+        for entry in known.values():
+            behind_a_door = any(map(entry.path.is_relative_to, listing.unreadable))  # perhaps still there
+            if entry.path in here or behind_a_door:
+                continue
+            if entry.path.is_relative_to(root) or _is_gone(entry.path):
+                gone[entry.size].append(entry)
+        places: dict[int, tuple[Path, int]] = {}
+        wanted = []
+        for path in listing.pictures:
+            try:
+                status, own = path.stat(), known.get(path)
+                size, changed = status.st_size, status.st_mtime_ns
+                if own is not None and (own.size, own.changed) == (size, changed):
+                    report.kept += 1
+                    continue
+                candidates = gone[size] if own is None else [own] if own.size == size else []
+                digest = digest_of(path).hex() if candidates else ""
+            except OSError:  # embedding it says why
+                wanted.append(path)
+                continue
+            same = next((entry for entry in candidates if entry.digest == digest), None)
+            if same is None:
+                wanted.append(path)
+                continue
+            places[same.number] = path, changed
+            if same is own:
+                report.kept += 1
+            else:
+                report.moved += 1
+                candidates.remove(same)
+        self.store.place(places)
+        nowhere = [entry.number for entries in gone.values() for entry in entries]
+        self.store.drop(nowhere)
+        report.removed = len(nowhere)
+        return wanted
 
     def search(self, query: str | Path | Sequence[Term], k: int = 10) -> list[Found]:
         """Find the pictures that a sentence describes, or that look like another picture.
@@ -245,35 +263,18 @@ class Index:
             raise ValueError(f"k is {k}: wanted at least 1")
         if isinstance(query, str | Path):
             return self.nearest(self.embed(query), k)
-        if not self.engine.has_sets:
-            return self.nearest(self.combined(query), k)
-        numbers, pictures = self.all_vectors()
-        sums = sum(term.weight * self.engine.compare(pictures, self.embed(term.query)) for term in query)
-        scored = zip(numbers.tolist(), np.asarray(sums, float).tolist(), strict=True)
-        return self._found(sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:k])
+        terms = [(term.weight, self.embed(term.query)) for term in query]
+        if self.engine.has_sets:
+            return self._found(self._ranked(terms, self.store.vectors())[:k])
+        total = np.sum([weight * vector for weight, vector in terms], axis=0)  # (D,)   its cosines add up
+        length = float(np.linalg.norm(total))
+        if length < 1e-4:
+            raise ValueError("the terms of the query cancel each other out: nothing is left to look for")
+        return self.nearest(np.asarray(total / length, np.float32), k)
 
     def embed(self, query: str | Path) -> np.ndarray:
         """Embed a sentence or a picture's file, (D,) or (K, D)."""
         return self.engine.picture(query) if isinstance(query, Path) else self.engine.sentence(query)
-
-    def combined(self, terms: Sequence[Term]) -> np.ndarray:
-        """Return the sum of terms as a unit vector, (D,): its cosines rank as the sum of theirs do.
-
-        Raises:
-            ValueError: the terms cancel each other out.
-        """
-        total = np.sum([term.weight * self.embed(term.query) for term in terms], axis=0)
-        length = float(np.linalg.norm(total))
-        if length < 1e-4:
-            raise ValueError("the terms of the query cancel each other out: nothing is left to look for")
-        return np.asarray(total / length, np.float32)
-
-    def sample_scores(self, query: np.ndarray, most: int) -> np.ndarray:
-        """Return the similarities of a query to at most so many pictures, evenly spread over the index."""
-        numbers = self.store.numbers()
-        rows = np.unique(np.linspace(0, len(numbers) - 1, most).astype(int))
-        blocks = self.store.vectors([numbers[row] for row in rows])
-        return np.concatenate([self.engine.compare(vectors, query) for _, vectors in blocks])
 
     def like(self, number: int, k: int = 10) -> list[Found]:
         """Find the pictures most similar to one in the index, which is left out itself.
@@ -295,25 +296,32 @@ class Index:
         best = self.vectors.nearest(query, wanted)
         if self.engine.has_sets and best:
             best += self.vectors.nearest(query, wanted, by=MEAN)
-            best = self._ranked(query, self.store.vectors(sorted({number for number, _ in best})))
+            proposed = sorted({number for number, _ in best})
+            best = self._ranked([(1.0, query)], self.store.vectors(proposed))
         return self._found(best[:k])
 
     def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:
         """Compare a query with every picture by the model's own similarity: slow, and the reference."""
-        return self._found(self._ranked(query, self.store.vectors())[:k])
+        return self._found(self._ranked([(1.0, query)], self.store.vectors())[:k])
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
         return self.store.all_vectors()
 
     def _ranked(
-        self, query: np.ndarray, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
+        self,
+        terms: Sequence[tuple[float, np.ndarray]],
+        blocks: Iterable[tuple[np.ndarray, np.ndarray]],
     ) -> list[tuple[int, float]]:
-        """Return the numbers and scores of pictures, best first by the model's own similarity."""
+        """Return the numbers and scores of pictures, best first by the weighted sum of their similarities."""
         scored = [
-            (int(number), float(score))
+            pair
             for numbers, vectors in blocks
-            for number, score in zip(numbers, self.engine.compare(vectors, query), strict=True)
+            for pair in zip(
+                numbers.tolist(),
+                np.sum([weight * self.engine.compare(vectors, one) for weight, one in terms], 0).tolist(),
+                strict=True,
+            )
         ]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
 
@@ -321,20 +329,6 @@ class Index:
         """Return those that are there: another process may have taken some out since this one read them."""
         paths = {entry.number: entry.path for entry in self.store.entries([number for number, _ in best])}
         return [Found(number, paths[number], score) for number, score in best if number in paths]
-
-
-def _has_changed(known: Entry, dates: dict[int, int]) -> bool:
-    """Whether a file has other bytes than when it was embedded; a new date alone goes into `dates`."""
-    try:
-        status = known.path.stat()
-    except OSError:  # it was deleted after it was listed: embedding says so
-        return True
-    if (status.st_size, status.st_mtime_ns) == (known.size, known.changed):
-        return False
-    if status.st_size != known.size or digest_of(known.path).hex() != known.digest:
-        return True
-    dates[known.number] = status.st_mtime_ns
-    return False
 
 
 def _new_collection(engine: Engine) -> str:
@@ -345,28 +339,9 @@ def _is_gone(path: Path) -> bool:
     """Whether a file is surely not there; one behind a locked door may be."""
     try:
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        pass
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
-
-
-def _moved(gone: Iterable[Entry], new: Iterable[Path]) -> list[tuple[Entry, tuple[Path, int]]]:
-    """Find new files with the bytes of pictures that are gone, each with the time when it was written."""
-    left: dict[tuple[int, str], list[Entry]] = {}
-    for entry in gone:
-        left.setdefault((entry.size, entry.digest), []).append(entry)
-    sizes, found = {size for size, _ in left}, []
-    for path in new:
-        try:
-            status = path.stat()
-            entries = left.get((status.st_size, digest_of(path).hex())) if status.st_size in sizes else None
-        except OSError:  # reading it later says why
-            continue
-        if entries:
-            found.append((entries.pop(), (path, status.st_mtime_ns)))
-    return found
 
 
 def _list_pictures(root: str | Path, index: Path | None, exclude: Sequence[str] = ()) -> Listing:

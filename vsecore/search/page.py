@@ -40,7 +40,6 @@ LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
 """The longer side of a small and of a large copy of a picture is at most this, in pixels."""
-NO_PICTURE = "There is no such picture."
 LOCAL = ("127.0.0.1", "localhost", "::1")
 
 _HEADERS = {
@@ -55,27 +54,115 @@ _HEADERS = {
 }
 
 
-def make_page(index: Index, hosts: Sequence[str] = LOCAL) -> Starlette:
-    """Make the page as an application that any ASGI server can serve.
+class Page(Starlette):
+    """The page as an application that any ASGI server can serve.
 
     Args:
         index: what is searched.
         hosts: the names by which the page may be asked for; "*" allows all. Other names are refused, so that
             a page on the web cannot read one's pictures by giving this machine a name of its own.
-
-    Returns:
-        The application.
     """
-    page = _Page(index)
-    routes = [
-        Route("/", page.home),
-        Route("/picture", page.by_picture, methods=["POST"]),
-        Route("/small/{number:int}.jpg", partial(page.copy, side=SMALL)),
-        Route("/large/{number:int}.jpg", partial(page.copy, side=LARGE)),
-        Route("/style.css", page.style),
-    ]
-    guard = Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers={HTTPException: page.refused})
+
+    def __init__(self, index: Index, hosts: Sequence[str] = LOCAL) -> None:
+        self.index = index
+        kept = files("vsecore.search")
+        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        self.template = environment.from_string((kept / "page.html.jinja").read_text("utf-8"))
+        css = Response((kept / "page.css").read_text("utf-8"), media_type="text/css", headers=_HEADERS)
+        super().__init__(
+            routes=[
+                Route("/", self._home),
+                Route("/picture", self._by_picture, methods=["POST"]),
+                Route("/small/{number:int}.jpg", partial(self._copy, side=SMALL)),
+                Route("/large/{number:int}.jpg", partial(self._copy, side=LARGE)),
+                Route("/style.css", lambda _: css),
+            ],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)],
+            exception_handlers={HTTPException: self._refused},
+        )
+
+    def _home(self, request: Request) -> Response:
+        """The page, with what was found if something was asked for."""
+        sentence = request.query_params.get("q", "")[:LONGEST].strip()
+        if like := request.query_params.get("like", ""):
+            entry = self._entry(int(like) if like.isdecimal() and len(like) <= 18 else 0)
+            found = self.index.like(entry.number, TOP)
+            return self._show(found, title=f"Pictures like {_shown(entry.path)}", like=entry.number)
+        if not sentence:
+            return self._show()
+        unknown = self.index.engine.unknown_words(sentence)
+        found = self.index.search(sentence, TOP)
+        return self._show(found, sentence=sentence, title=f"Pictures for “{sentence}”", unknown=unknown)
+
+    async def _by_picture(self, request: Request) -> Response:
+        """What looks like a picture that was sent. The picture is not kept."""
+        length = request.headers.get("content-length", "")
+        if not length.isdecimal() or int(length) > LARGEST:
+            raise HTTPException(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"The picture is too large: at most {LARGEST >> 20} MB.",
+            )
+        async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
+            sent = form.get("picture")
+            content = await sent.read() if isinstance(sent, UploadFile) else b""
+            name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
+        if not content:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "No picture was sent: choose a file first.")
+        return await run_in_threadpool(self._by_content, content, name)
+
+    def _by_content(self, content: bytes, name: str) -> Response:
+        with tempfile.TemporaryDirectory() as folder:
+            sent = Path(folder) / "picture"
+            sent.write_bytes(content)
+            try:
+                found = self.index.search(sent, TOP)
+            except ValueError:
+                raise HTTPException(
+                    HTTPStatus.BAD_REQUEST, f"{name} cannot be read as a picture: save it as JPEG or PNG."
+                ) from None
+        return self._show(found, title=f"Pictures like {name}")
+
+    def _copy(self, request: Request, side: int) -> Response:
+        """A picture of the index as JPEG; without EXIF, so without the place where it was taken."""
+        entry = self._entry(request.path_params["number"])
+        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
+        if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        try:
+            picture = open_picture(entry.path, at_least=side)
+        except ValueError:  # the file is gone, or broken, since it was indexed
+            raise HTTPException(
+                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
+            ) from None
+        if max(picture.size) > side:
+            picture = ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
+        written = io.BytesIO()
+        picture.save(written, "JPEG", quality=85)
+        return Response(written.getvalue(), media_type="image/jpeg", headers=headers)
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        """Say in a sentence what was wrong with a request."""
+        assert isinstance(error, HTTPException)  # by its registration
+        return self._show(problem=error.detail, title="That did not work", status=error.status_code)
+
+    def _entry(self, number: int) -> Entry:
+        try:
+            return self.index.store.entry(number)
+        except (KeyError, OverflowError):
+            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.") from None
+
+    def _show(self, found: Sequence[Found] = (), *, status: int = HTTPStatus.OK, **about: Any) -> Response:
+        about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
+        content = self.template.render(
+            about,
+            found=[(one, _shown(one.path)) for one in found],
+            count=len(self.index),
+            model=self.index.engine.name,
+            has_sets=self.index.engine.has_sets,
+            longest=LONGEST,
+            is_local=self.index.url is None,
+        )
+        return HTMLResponse(content, status, headers=_HEADERS)
 
 
 def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
@@ -100,118 +187,8 @@ def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
             f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
         ) from None
     with listening:
-        page = make_page(index, LOCAL if host in LOCAL else ("*",))
+        page = Page(index, LOCAL if host in LOCAL else ("*",))
         uvicorn.Server(uvicorn.Config(page, log_level="warning", server_header=False)).run([listening])
-
-
-class _Page:
-    """What answers the requests."""
-
-    def __init__(self, index: Index) -> None:
-        self.index = index
-        kept = files("vsecore.search")
-        environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        self.template = environment.from_string((kept / "page.html.jinja").read_text("utf-8"))
-        self.css = (kept / "page.css").read_text("utf-8")
-
-    def home(self, request: Request) -> Response:
-        """The page, with what was found if something was asked for."""
-        sentence = request.query_params.get("q", "")[:LONGEST].strip()
-        like = request.query_params.get("like", "")
-        if like:
-            if not like.isdecimal() or len(like) > 18:
-                raise HTTPException(HTTPStatus.NOT_FOUND, NO_PICTURE)
-            name = _shown(self._entry(int(like)).path)
-            found = self.index.like(int(like), TOP)
-            return self._show(found, title=f"Pictures like {name}", like=int(like))
-        if not sentence:
-            return self._show()
-        unknown = self.index.engine.unknown_words(sentence)
-        found = self.index.search(sentence, TOP)
-        return self._show(found, sentence=sentence, title=f"Pictures for “{sentence}”", unknown=unknown)
-
-    async def by_picture(self, request: Request) -> Response:
-        """What looks like a picture that was sent. The picture is not kept."""
-        length = request.headers.get("content-length", "")
-        if not length.isdecimal() or int(length) > LARGEST:
-            raise HTTPException(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The picture is too large: at most {LARGEST >> 20} MB.",
-            )
-        async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
-            sent = form.get("picture")
-            content = await sent.read() if isinstance(sent, UploadFile) else b""
-            name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
-        if not content:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "No picture was sent: choose a file first.")
-        return await run_in_threadpool(self._by_content, content, name)
-
-    def copy(self, request: Request, side: int) -> Response:
-        """A picture as JPEG, of this size at most."""
-        entry = self._entry(request.path_params["number"])
-        headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
-        if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        try:
-            return Response(jpeg(entry.path, side), media_type="image/jpeg", headers=headers)
-        except ValueError:  # the file is gone, or broken, since it was indexed
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
-            ) from None
-
-    def style(self, request: Request) -> Response:
-        """The style sheet."""
-        return Response(self.css, media_type="text/css", headers=_HEADERS)
-
-    async def refused(self, request: Request, error: Exception) -> Response:
-        """Say in a sentence what was wrong with a request."""
-        assert isinstance(error, HTTPException)  # by its registration
-        return self._show(problem=error.detail, title="That did not work", status=error.status_code)
-
-    def _by_content(self, content: bytes, name: str) -> Response:
-        with tempfile.TemporaryDirectory() as folder:
-            sent = Path(folder) / "picture"
-            sent.write_bytes(content)
-            try:
-                found = self.index.search(sent, TOP)
-            except ValueError:
-                raise HTTPException(
-                    HTTPStatus.BAD_REQUEST, f"{name} cannot be read as a picture: save it as JPEG or PNG."
-                ) from None
-        return self._show(found, title=f"Pictures like {name}")
-
-    def _entry(self, number: int) -> Entry:
-        try:
-            return self.index.store.entry(number)
-        except (KeyError, OverflowError):
-            raise HTTPException(HTTPStatus.NOT_FOUND, NO_PICTURE) from None
-
-    def _show(self, found: Sequence[Found] = (), *, status: int = HTTPStatus.OK, **about: Any) -> Response:
-        about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
-        content = self.template.render(
-            about,
-            found=[(one, _shown(one.path)) for one in found],
-            count=len(self.index),
-            model=self.index.engine.name,
-            has_sets=self.index.engine.has_sets,
-            longest=LONGEST,
-            is_local=self.index.url is None,
-        )
-        return HTMLResponse(content, status, headers=_HEADERS)
-
-
-def jpeg(path: Path, side: int) -> bytes:
-    """Return a picture as JPEG, its longer side at most `side` pixels; without EXIF, so without a place.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
-    picture = open_picture(path, at_least=side)
-    if max(picture.size) > side:
-        picture = ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
-    written = io.BytesIO()
-    picture.save(written, "JPEG", quality=85)
-    return written.getvalue()
 
 
 def _shown(path: Path) -> str:

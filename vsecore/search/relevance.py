@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from vsecore.data.karpathy import CaptionSplit
 from vsecore.search.index import Found, Index
@@ -38,11 +40,14 @@ class Relevance:
 
     def of(self, index: Index, query: np.ndarray, found: Sequence[Found]) -> list[float]:
         """Return the probability of each found picture."""
-        scores = index.sample_scores(query, MOST)
-        return self._probability(_standard(np.array([one.score for one in found]), scores)).tolist()
+        numbers = _spread(index.store.numbers())
+        sample = np.concatenate(
+            [index.engine.compare(some, query) for _, some in index.store.vectors(numbers)]
+        )
+        return self._probability(_standard(np.array([one.score for one in found]), sample)).tolist()
 
     def _probability(self, distances: np.ndarray) -> np.ndarray:
-        return 1 / (1 + np.exp(-np.clip(self.offset + self.slope * distances, -60, 60)))
+        return np.asarray(expit(self.offset + self.slope * distances))
 
 
 def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance, str]:
@@ -59,6 +64,8 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
     Raises:
         ValueError: the index has too few of the pictures.
     """
+    from sklearn.linear_model import LogisticRegression  # takes seconds to import, and only this needs it
+
     number_of = {entry.path.resolve(): entry.number for entry in index.store.entries()}
     pairs = [
         (caption, number_of[split.files[owner].resolve()])
@@ -66,29 +73,25 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
         for caption, owner in zip(split.captions, split.owner, strict=True)
         if split.files[owner].resolve() in number_of
     ]
-    if len(pairs) < FEWEST:
+    if len(pairs) < FEWEST or len(index) < 2:
         raise ValueError(
             f"the index has pictures of {len(pairs)} captions: wanted {FEWEST} or more; index their folder"
         )
-    pairs = [pairs[row] for row in np.unique(np.linspace(0, len(pairs) - 1, MOST).astype(int))]
     numbers, vectors = index.all_vectors()
     distances, right = [], []
-    for caption, number in pairs:
+    for caption, number in _spread(pairs):
         scores = index.engine.compare(vectors, index.engine.sentence(caption))
         distances.append(_standard(scores, scores))
         right.append(numbers == number)
     x, y = np.stack(distances), np.stack(right)  # (C, n)
-    offset, slope = _logistic(x[::2].ravel(), y[::2].ravel())
-    learned = Relevance(offset, slope, len(x[::2]))
+    fit = LogisticRegression(C=1000).fit(x[::2].reshape(-1, 1), y[::2].ravel())
+    learned = Relevance(float(fit.intercept_[0]), float(fit.coef_[0, 0]), len(x[::2]))
     index.store.note(FACT, json.dumps(asdict(learned)))
-    likely = learned._probability(x[1::2]) >= 0.5
-    found = f"{100 * y[1::2][likely].mean():.0f} % were right" if likely.any() else "there were none"
-    share = 100 * learned._probability(x[1::2])[likely].mean() if likely.any() else 0
-    told = f" (told: {share:.0f} %)" if likely.any() else ""
-    return (
-        learned,
-        f"checked on {len(x[1::2])} other captions: of the pictures told 50 % or more, {found}{told}",
-    )
+    shares, y = learned._probability(x[1::2]), y[1::2]
+    found = "there were none"
+    if (likely := shares >= 0.5).any():
+        found = f"{100 * y[likely].mean():.0f} % were right (told: {100 * shares[likely].mean():.0f} %)"
+    return learned, f"checked on {len(y)} other captions: of the pictures told 50 % or more, {found}"
 
 
 def relevance_of(index: Index) -> Relevance | None:
@@ -106,16 +109,6 @@ def _standard(scores: np.ndarray, of: np.ndarray) -> np.ndarray:
     return (scores - of.mean()) / max(float(of.std()), 1e-9)
 
 
-def _logistic(x: np.ndarray, y: np.ndarray, steps: int = 50) -> tuple[float, float]:
-    """Fit a logistic regression by Newton's method, with a weak prior that keeps a perfect fit finite."""
-    design = np.stack([np.ones_like(x, dtype=np.float64), x.astype(np.float64)], 1)  # (m, 2)
-    weights = np.zeros(2)
-    for _ in range(steps):
-        p = 1 / (1 + np.exp(-np.clip(design @ weights, -60, 60)))
-        gradient = design.T @ (y - p) - 1e-3 * weights
-        curvature = (design * (p * (1 - p))[:, None]).T @ design + 1e-3 * np.eye(2)
-        step = np.linalg.solve(curvature, gradient)
-        weights = weights + step * min(1.0, 4.0 / max(float(np.abs(step).max()), 1e-12))
-        if np.abs(step).max() < 1e-8:
-            break
-    return float(weights[0]), float(weights[1])
+def _spread(things: list[Any]) -> list[Any]:
+    """Return at most `MOST` of some things, evenly spread."""
+    return [things[row] for row in np.unique(np.linspace(0, len(things) - 1, MOST).astype(int))]

@@ -158,37 +158,28 @@ class Store:
 
     def put(self, seen: Iterable[Seen]) -> None:
         """Add pictures, or new versions of them, and take out those that are broken: all of them, or none."""
+        insert = "INSERT INTO pictures (path, size, changed, digest, vectors, sum) VALUES (?, ?, ?, ?, ?, ?)"
         with self._transaction():
-            for picture in seen:
-                path = os.fsencode(picture.path)
+            for one in seen:
+                path = os.fsencode(one.path)
                 self._open.execute("DELETE FROM pictures WHERE path = ?", (path,))
-                if picture.vectors is not None:
-                    content = np.ascontiguousarray(picture.vectors, np.float32).tobytes()
-                    version = picture.size, picture.changed, picture.digest
-                    self._open.execute(
-                        "INSERT INTO pictures (path, size, changed, digest, vectors, sum)"
-                        " VALUES (?, ?, ?, ?, ?, ?)",
-                        (path, *version, content, _sum(path, content)),
-                    )
+                if one.vectors is not None:
+                    content = np.ascontiguousarray(one.vectors, np.float32).tobytes()
+                    row = path, one.size, one.changed, one.digest, content, _sum(path, content)
+                    self._open.execute(insert, row)
 
-    def touch(self, dates: Mapping[int, int]) -> None:
-        """Note when files were written whose bytes are still the same, by their pictures' numbers."""
+    def place(self, places: Mapping[int, tuple[Path, int]]) -> None:
+        """Note where pictures are now, and when their files were written; their vectors stay."""
+        updates = []
+        for numbers, vectors in self.vectors(list(places)):
+            for number, content in zip(numbers.tolist(), vectors, strict=True):
+                path, changed = places[number]
+                name = os.fsencode(path)
+                updates.append((name, changed, _sum(name, content.tobytes()), number))
         with self._transaction():
             self._open.executemany(
-                "UPDATE pictures SET changed = ? WHERE number = ?",
-                [(changed, number) for number, changed in dates.items()],
+                "UPDATE pictures SET path = ?, changed = ?, sum = ? WHERE number = ?", updates
             )
-
-    def move(self, places: Mapping[int, tuple[Path, int]]) -> None:
-        """Note where pictures are now, and when their files were written; their vectors stay."""
-        for number, (path, changed) in places.items():
-            ((_, vectors),) = self.vectors([number])
-            name = os.fsencode(path)
-            with self._transaction():
-                self._open.execute(
-                    "UPDATE pictures SET path = ?, changed = ?, sum = ? WHERE number = ?",
-                    (name, changed, _sum(name, vectors[0].tobytes()), number),
-                )
 
     def note(self, name: str, value: str) -> None:
         """Keep a fact about the index."""

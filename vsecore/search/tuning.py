@@ -9,7 +9,7 @@ the same vector.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,15 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
         for broken in find_unreadable(split.files).values():
             raise ValueError(broken)
     split_of = {file: name for name, split in splits.items() for file in split.files}
-    _refuse_leakage(copies(list(split_of), sure=True), split_of)
+    groups = copies(list(split_of), sure=True)
+    if leaks := [group for group in groups if len({split_of[file] for file in group}) > 1]:
+        one = leaks[0][0]
+        other = next(file for file in leaks[0] if split_of[file] != split_of[one])
+        raise ValueError(
+            f"split leakage: {one.name} ({split_of[one]}) and {other.name} ({split_of[other]}) show the same "
+            f"picture ({len(leaks)} such pictures): put all copies of one into one split, or leave that "
+            "column out"
+        )
     return {name: replace(split, dataset=path.stem) for name, split in splits.items()}
 
 
@@ -117,8 +125,8 @@ def tune(
     recipe, weights = _beginning(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
     batch_size = min(recipe.training.batch_size, len(splits["train"].files))
-    settings: dict[str, Any] = {"learning_rate": rate, "epochs": epochs, "batch_size": batch_size}
-    recipe = replace(recipe, training=replace(recipe.training, **settings))
+    training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=batch_size)
+    recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
     for warning in warnings_of({name: Known.of(tokenizer, split.captions) for name, split in splits.items()}):
         tell(f"warning: {warning}")
@@ -137,8 +145,8 @@ def tune(
             found = f"dev rsum {event.metrics['rsum']:.1f}" if len(data.dev) >= TELLING else "done"
             tell(f"epoch {event.epoch + 1}: {found}")
 
-    options: dict[str, Any] = {"folder": folder, "resume": resume, "seed": seed, "callback": after_epoch}
-    run = fit(recipe, data, tokenizer=tokenizer, weights=weights, **options)
+    options: dict[str, Any] = {"tokenizer": tokenizer, "weights": weights, "seed": seed}
+    run = fit(recipe, data, folder=folder, resume=resume, callback=after_epoch, **options)
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
         keep_source(engine.source, folder)
@@ -177,11 +185,9 @@ def check_overfit(
     own, captions = train.owner[chosen], [train.captions[row] for row in chosen]
     names = [train.picture_ids[picture] for picture in own]
     pairs = Split("train", np.asarray(train.pictures[own]), captions, np.arange(len(chosen)), names)
-    settings: dict[str, Any] = {
-        "batches": "pairs",
-        "batch_size": min(recipe.training.batch_size, len(chosen)),
-    }
-    settings |= {"epochs": epochs, "warmup_steps": 0, "schedule": "constant", "snapshots": 0}
+    batch_size = min(recipe.training.batch_size, len(chosen))
+    settings: dict[str, Any] = {"batches": "pairs", "batch_size": batch_size, "epochs": epochs}
+    settings |= {"warmup_steps": 0, "schedule": "constant", "snapshots": 0}
     plain = replace(
         recipe,
         image=replace(recipe.image, element_drop=0.0),
@@ -248,19 +254,7 @@ def _dataset(engine: Engine, splits: dict[str, CaptionSplit]) -> Dataset:
         assert engine.model.view is not None  # refused by the engine
         return from_files(splits, engine.model.view)
     train, dev, test = (
-        Split(name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
-        for name, one in ((name, splits[name]) for name in SPLITS)
+        Split(one.name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
+        for one in (splits[name] for name in SPLITS)
     )
     return Dataset(splits["train"].dataset, train, dev, test, engine.backbone.kind)
-
-
-def _refuse_leakage(groups: Sequence[Sequence[Path]], split_of: dict[Path, str]) -> None:
-    leaks = [group for group in groups if len({split_of[file] for file in group}) > 1]
-    if leaks:
-        one = leaks[0][0]
-        other = next(file for file in leaks[0] if split_of[file] != split_of[one])
-        raise ValueError(
-            f"split leakage: {one.name} ({split_of[one]}) and {other.name} ({split_of[other]}) show the same "
-            f"picture ({len(leaks)} such pictures): put all copies of one into one split, or leave that "
-            "column out"
-        )

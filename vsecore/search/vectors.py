@@ -104,15 +104,14 @@ class QdrantServer:
     def numbers(self) -> set[int]:
         """Return the numbers of all pictures that are here."""
         found: set[int] = set()
-        place: Any = None
+        place: Any = 0  # numbers begin at 1
         with self._reached():
-            while True:
+            while place is not None:
                 points, place = self.client.scroll(
                     self.collection, limit=10_000, offset=place, with_payload=False, with_vectors=False
                 )
                 found.update(int(point.id) for point in points)
-                if place is None:
-                    return found
+        return found
 
     def nearest(self, query: np.ndarray, k: int, by: str = ALL) -> list[tuple[int, float]]:
         """Return the k pictures nearest to a query, as `Vectors.nearest` does."""
