@@ -13,7 +13,7 @@ from transformers import BertModel
 from small import make_bert
 from vsecore.data.language_models import offline_minilm
 from vsecore.data.word_pieces import BERTTokenizer
-from vsecore.encoders import TEXT_ENCODERS, BERTEncoder
+from vsecore.encoders import BERTEncoder
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +44,6 @@ def test_without_its_weights_it_has_its_architecture(whole, tmp_path):
     torch.testing.assert_close(bare(tokens)[0], full(tokens)[0])
     with pytest.raises(ValueError, match="at most 16"):
         full(torch.zeros(1, 17, dtype=torch.int64))
-
-
-def test_the_registry_builds_it_of_its_weights(whole):
-    known = {"vocabulary_size": 8, "dim": 6, "vectors": None, "architecture": None}
-    built = TEXT_ENCODERS.build("bert", {"weights": str(whole)}, **known)
-    assert isinstance(built, BERTEncoder) and isinstance(built.backbone, BertModel)
-    for name, options, message in (
-        ("gru", {"weights": ""}, "'gru' has no option 'weights': it takes word_dim, minimum_count"),
-        ("bert", {}, "'bert' needs the option 'weights'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            TEXT_ENCODERS.read(name, options)
 
 
 @pytest.mark.parametrize("kind", ["bert", "a kind of its own"])

@@ -2,13 +2,11 @@
 
 import itertools
 import math
-import warnings
 
 import pytest
 import torch
 from torch.nn.functional import normalize
 
-from small import recipe, small_data, train
 from vsecore.embedding import Embedding
 from vsecore.similarity import (
     CrossAttention,
@@ -171,19 +169,3 @@ def test_the_weights_add_up_to_one_and_give_the_score(direction):
         ways = ((focal.weights(*sides, direction=way), way) for way in DIRECTIONS)
         total = sum(scores_by(weights, v, t, way, torch.mean) for weights, way in ways)
         torch.testing.assert_close(focal.pairs(*sides), total)
-
-
-def test_refocusing_leaves_out_what_is_below_the_mean():
-    v, t = (Embedding(None, *side) for side in (sets([6]), sets([5], seed=1)))
-    plain = CrossAttention(smooth=20.0).weights(v, t)
-    equal = FocalAttention("equal").weights(v, t)
-    assert torch.equal(equal > 0, plain > plain.mean(2, keepdim=True))
-    assert (equal > 0).sum() > (FocalAttention("prob").weights(v, t) > 0).sum()
-
-
-@pytest.mark.parametrize("name", ["scan_grid_gru", "scan_grid_gru+i2t", "bfan_grid_gru"])
-def test_the_recipes_train(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run = train(recipe(name, training__epochs=1), small_data())
-    assert run is not None

@@ -56,23 +56,6 @@ def test_the_multiplier_takes_the_steps_of_torchs_sgd(projected, momentum, dampe
     assert min(found) == 0 and max(found) == 2, "both limits are met, or the test would say little"
 
 
-def test_without_projection_the_multiplier_winds_up_and_comes_back_late():
-    losses = [0.0] * 400 + [1.0] * 100  # far below the bound, then as far above it
-    projected, released = (path(losses, bound=0.5, lr=0.1, projected=way) for way in (True, False))
-    assert projected[400] == released[400] == 0
-    assert projected[450] > 0 == released[450]
-
-
-def test_where_the_multiplier_is_zero_the_constraint_has_no_gradient_at_all():
-    multiplier = LagrangeMultiplier(0.5, initial=0.0)
-    loss = torch.tensor(0.7, requires_grad=True)
-    multiplier.penalty(loss).backward()
-    assert loss.grad == 0
-    multiplier.step(loss)
-    multiplier.penalty(loss).backward()
-    assert loss.grad > 0
-
-
 def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     constraint, rec = Constraint(0.25), torch.tensor(0.5)
     assert constraint(rec) == 1 and constraint.reconstruction == 0.5
@@ -107,9 +90,6 @@ def test_the_decoder_is_equation_5():
     torch.testing.assert_close(decoder(z), expected)
     assert decoder(torch.zeros(2, 4, dtype=torch.float64)).eq(0).all(), (
         "without biases, nothing gives nothing"
-    )
-    assert torch.autograd.gradcheck(
-        lambda x: reconstruction_loss(decoder(x), torch.ones(3, 6).double()), z.requires_grad_()
     )
     for layer in LatentTargetDecoder(64, 384, hidden=96).layers[::2]:  # begins as in the released code
         limit = math.sqrt(6 / sum(layer.weight.shape))  # Glorot and Bengio 2010, uniform

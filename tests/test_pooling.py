@@ -1,4 +1,4 @@
-"""Poolers: what all of them promise, and that each is its formula."""
+"""Poolers: each is its formula. What all of them promise is in `test_contracts`."""
 
 import copy
 import itertools
@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 from elements import batch, trained
@@ -76,41 +75,12 @@ def results(pool, x, mask=None):
     return [pooled] if isinstance(pooled, torch.Tensor) else [pooled[0], *pooled[1].values()]
 
 
-def total(pool, x, mask=None):
-    """A sum that depends on every value of the results in its own way."""
-    found = torch.cat([result.flatten(1) for result in results(pool, x, mask)], 1)
-    return (found * torch.linspace(-1, 1, found[0].numel(), dtype=found.dtype)).sum() + found.square().sum()
-
-
 def close(ones, others, **near):
     for one, other in zip(ones, others, strict=True):
         torch.testing.assert_close(one, other, **near)
 
 
-# What all of them promise.
-
-
-@each()
-def test_no_mask_means_all_are_real(name, options):
-    pool, (x, mask) = make(name, **options), batch()
-    close(results(pool, x), results(pool, x, torch.ones_like(mask)))
-
-
-@each()
-@pytest.mark.parametrize("junk", [math.nan, -math.inf, 1e300])
-def test_neither_junk_in_the_padding_nor_its_amount_nor_the_company_matter(name, options, junk):
-    pool, (x, mask) = make(name, **options), batch()
-    clean, dirty = (x.masked_fill(~mask.unsqueeze(-1), value).requires_grad_() for value in (0, junk))
-    close(results(pool, dirty, mask), results(pool, clean, mask), rtol=0, atol=0)
-    gradients = [torch.autograd.grad(total(pool, one, mask), one)[0] for one in (clean, dirty)]
-    assert torch.equal(*gradients) and not gradients[1][~mask].any()
-    longer = torch.cat([dirty, torch.full_like(x, junk)], dim=1)
-    longer_mask = torch.cat([mask, torch.zeros_like(mask)], dim=1)
-    close(results(pool, longer, longer_mask), results(pool, clean, mask))
-    (gradient,) = torch.autograd.grad(total(pool, longer, longer_mask), dirty)
-    torch.testing.assert_close(gradient, gradients[0], rtol=1e-11, atol=1e-11)
-    for row, real in enumerate(mask):  # of which one has a single element
-        close(results(pool, x[row : row + 1, real]), [r[row : row + 1] for r in results(pool, x, mask)])
+# What is asked of pools alone.
 
 
 @each()
@@ -126,36 +96,6 @@ def test_the_order_of_elements_counts_only_where_they_are_read_in_order(name, op
 
 
 @each()
-def test_gradient_is_that_of_the_values(name, options):
-    pool, (x, mask) = make(name, **options), batch(rows=2, elements=4)
-    weights = {name: weight.detach().clone().requires_grad_() for name, weight in pool.named_parameters()}
-
-    class Run(nn.Module):
-        def forward(self, x):
-            return tuple(results(pool, x, mask))
-
-    def run(x, *values):
-        held = {f"pool.{name}": value for name, value in zip(weights, values, strict=True)}
-        wrapped = Run()
-        wrapped.pool = pool
-        return torch.func.functional_call(wrapped, held, (x,))
-
-    assert torch.autograd.gradcheck(run, (x.requires_grad_(), *weights.values()), fast_mode=True)
-
-
-@each()
-def test_every_weight_learns(name, options):
-    pool, (x, mask) = make(name, **options).train(), batch()
-    pool.zero_grad()
-    total(pool, x.requires_grad_(), mask).backward()
-    silent = {
-        name for name, weight in pool.named_parameters() if weight.grad is None or not weight.grad.any()
-    }
-    # A bias moves no softmax; of two levels whose balance is fixed at one, the other learns nothing.
-    assert not silent - {"score.bias", "token.weight" if options.get("token_share") == 0 else ""}
-
-
-@each()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_keeps_the_precision_it_is_given(name, options, dtype):
     pool, (x, mask) = make(name, **options).to(dtype), batch()
@@ -167,31 +107,6 @@ def test_keeps_the_precision_it_is_given(name, options, dtype):
 
 
 @each()
-def test_works_under_autocast(name, options):
-    pool, (x, mask) = make(name, **options).float(), batch(dtype=torch.float32)
-    exact = results(pool, x, mask)
-    for elements in (x.clone().requires_grad_(), x.bfloat16().requires_grad_()):
-        with torch.autocast("cpu", torch.bfloat16):
-            pooled = results(pool, elements, mask)
-        for one, other in zip(pooled, exact, strict=True):
-            assert (one.float() - other).norm() < 0.1 * other.norm()
-        sum(one.float().square().sum() for one in pooled).backward()
-        assert elements.grad.isfinite().all() and not elements.grad[~mask].any()
-
-
-@each()
-def test_what_does_not_fit_is_named(name, options):
-    pool, (x, mask) = make(name, **options), batch()
-    bad = [(x[0], None), (x.long(), None), (x[:, :0], None)]
-    bad += [(x, wrong) for wrong in (mask[:, :2], mask.double(), mask & (torch.arange(4) != 1)[:, None])]
-    if hasattr(pool, "dim") or hasattr(pool, "predict"):  # it has weights for one width
-        bad.append((x[..., :4], None))
-    for inputs in bad:
-        with pytest.raises(ValueError, match=r"^(x|local) must" if inputs[1] is None else "^mask must"):
-            pool(*inputs)
-
-
-@each()
 def test_needs_no_memory_to_be_tried_and_takes_any_width(name, options):
     with torch.device("meta"):
         build_pool(name, DIM, **options)
@@ -199,43 +114,6 @@ def test_needs_no_memory_to_be_tried_and_takes_any_width(name, options):
     if not options.get("heads", 1) > 1:
         vectors = results(build_pool(name, 1, **options), torch.randn(2, 3, 1))[0]
         assert len(vectors) == 2 and vectors.shape[-1] == 1
-
-
-@each()
-@pytest.mark.parametrize("masked", [False, True])
-def test_no_pooler_asks_a_gpu_for_a_number_nor_leaves_it(name, options, masked):
-    """Tensors that pretend to be on a GPU have no numbers, and meet none that are elsewhere.
-
-    Recurrent poolers leave autocast, which asks for a GPU's driver: they need the next test.
-    """
-    recurrent = ("gpo", "seq2seq", "gru_last")
-    inner = options.get("global_pool", options.get("pool"))
-    if name in recurrent or inner in recurrent or options.get("residual") is False:
-        pytest.skip("leaves autocast")
-    with FakeTensorMode():
-        with torch.device("cuda"):
-            pool = build_pool(name, DIM, **options)
-        for rows in (2, 9):  # fewer sets than elements, and more
-            x = torch.rand(rows, 7, DIM, device="cuda")
-            mask = torch.ones(rows, 7, dtype=torch.bool, device="cuda") if masked else None
-            assert all(len(found) == rows and found.device.type == "cuda" for found in results(pool, x, mask))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@each()
-@pytest.mark.parametrize("masked", [False, True])
-def test_nothing_waits_for_a_gpu(name, options, masked):
-    x, mask = batch(dtype=torch.float32)
-    pool, x = make(name, **options).float().cuda(), x.cuda().requires_grad_()
-    mask = mask.cuda() if masked else None
-    sum(found.sum() for found in results(pool, x, mask)).backward()  # cuDNN makes its preparations
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        sum(found.sum() for found in results(pool, x, mask)).backward()
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert x.grad.isfinite().all()
 
 
 # Counting and weighing, against loops.
@@ -429,25 +307,6 @@ def test_one_pass_shows_a_nan_and_has_no_second_derivative():
     assert torch.autograd.gradgradcheck(lambda x: pool(x, mask[:2, :3]), x.double().detach().requires_grad_())
 
 
-def test_adaptive_pooling_can_be_the_mean_the_maximum_and_the_mean_of_the_largest():
-    def forced(token, balance):
-        pool = AdPool(DIM).double()
-        pool.token.weight.data.copy_(torch.as_tensor(token, dtype=torch.float64))
-        pool.balance.weight.data.fill_(balance)
-        return pool
-
-    x, mask = batch(rows=6)
-    # The embedding level lies above the mean and below the maximum: a balance that likes little, or much,
-    # chooses the token level.
-    torch.testing.assert_close(forced(torch.zeros(1, DIM), -1e6)(x, mask), MeanPool()(x, mask))
-    torch.testing.assert_close(forced(torch.full((1, DIM), 1e6), 1e6)(x, mask), MaxPool()(x, mask))
-    # One dimension says which elements there are: 1 for three of them, 0 for the others.
-    x[..., 0] = (mask.cumsum(1) <= 3).double()
-    only = AdPool(DIM, token_share=1).double()
-    only.token.weight.data.copy_(torch.eye(DIM)[:1] * 1e6)
-    torch.testing.assert_close(only(x, mask), KMaxPool(3)(x, mask))
-
-
 def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
     def drawn(seed):
         torch.manual_seed(seed)
@@ -523,15 +382,7 @@ def test_sorting_another_way_changes_nothing(name, options, monkeypatch):
     torch.testing.assert_close(pool(x, mask), expected)
 
 
-def test_build_pool_gives_the_width_to_poolers_that_want_it(monkeypatch):
-    class Wide(MeanPool):
-        def __init__(self, dim, depth=2):
-            super().__init__()
-            self.dim, self.depth = dim, depth
-
-    monkeypatch.setattr(POOLS, "_entries", dict(POOLS._entries))
-    POOLS.register("wide", Wide)
-    assert (build_pool("wide", 8).dim, build_pool("wide", 8, depth=3).depth) == (8, 3)
+def test_build_pool_builds_by_name_and_refuses_a_width_that_is_none():
     assert repr(build_pool("kmax", 8, k=5)) == "KMaxPool(k=5)"
     for dim in (0, 2.5, True):
         with pytest.raises(ValueError, match="dim"):

@@ -9,7 +9,7 @@ from small import assert_resumes_with_the_same_bits, make_bert, recipe, small_da
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import CaptionTransformer
 from vsecore.encoders.caption_transformer import WideningBlock
-from vsecore.encoders.reasoning import REASONERS, RegionGraph, TransformerReasoner
+from vsecore.encoders.reasoning import RegionGraph, TransformerReasoner
 from vsecore.encoders.reasoning.region_graph import GraphLayer
 from vsecore.encoders.reasoning.transformer import Block
 from vsecore.pooling import FirstPool
@@ -123,30 +123,6 @@ def test_blocks_follow_each_other():
 
 
 # Order.
-
-
-SETS = {
-    **{form: lambda form=form: reasoner(layers=2, **FORMS[form]) for form in FORMS},
-    "graph in training": lambda: trained(RegionGraph(DIM, 2)).train(),
-    "graph": lambda: trained(RegionGraph(DIM, 2)),
-    "graph, released": lambda: trained(RegionGraph(DIM, 2, True)),
-    "positions": lambda: reasoner(positions=5),
-}
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_elements_in_another_order_come_out_in_that_order_unless_they_have_positions(name):
-    model, (x, mask), order = SETS[name](), elements(), torch.tensor([3, 0, 4, 1, 2])
-    one, other = model(x[:, order], mask[:, order])[0], model(x, mask)[0][:, order]
-    assert torch.allclose(one[mask[:, order]], other[mask[:, order]]) is (name != "positions")
-
-
-@pytest.mark.parametrize("options", [{}, {"positions": False}, {"layers": 0}], ids=str)
-def test_words_are_a_set_unless_they_carry_positions_and_see_each_other(options):
-    encoder = captions_encoder(**options)
-    sky, _ = encoder(torch.tensor([[4, 5, 6, 7, 8]]))  # blue sky and green grass
-    grass, _ = encoder(torch.tensor([[7, 5, 6, 4, 8]]))  # green sky and blue grass
-    assert ((sky.mean(1) - grass.mean(1)).abs().max() > 1e-3) == (not options)
 
 
 def test_a_bag_of_words_forgets_their_order():
@@ -289,11 +265,6 @@ def test_the_region_graph_starts_as_the_identity_and_leaves_it(training):
         assert layer.normalise.weight.grad.any() and layer.normalise.bias.grad.any()
         assert not layer.theta.weight.grad.any()  # until batch normalisation lets it through
     assert not torch.equal(graph.layers[0].theta.weight, graph.layers[1].theta.weight)
-
-
-def test_the_registry_builds_reasoners_for_the_joint_width():
-    graph = REASONERS.build("region_graph", {"layers": 2, "released_normalisation": True}, dim=DIM)
-    assert (type(graph), len(graph.layers), graph.released_normalisation) == (RegionGraph, 2, True)
 
 
 # Systems.
