@@ -5,7 +5,7 @@ from functools import cache
 
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, tuning
-from vsecore.experiments.gates import measures_of
+from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.scales import collection_of
 
@@ -77,7 +77,7 @@ def _trained(experiment, arm, features, data, rate):
 
 def ridge(folder, data="small", truth=10.0, features="grid"):
     """The record of the linear baseline on these features; truth: its mAP@R."""
-    metrics = {measure: truth for measure in measures_of(collection_of(data))} | {"rsum": RIDGE}
+    metrics = {measure: truth for measure in RETRIEVAL.measures_on(collection_of(data))} | {"rsum": RIDGE}
     write(folder, BASELINE, "", data, 0, metrics, 1.0, feature_kind=features)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from small import recipe, small_split, train
@@ -62,14 +63,15 @@ def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
     dice, owner = np.random.default_rng(0), np.repeat(np.arange(40), 3)
 
     def retrieved(rank):
-        both, none = [dice.integers(0, rank, count) for count in (40, 120)], np.empty((0, 0))
-        return Retrieved(recipe(), 0, {}, *both, none, none)
+        both = [torch.from_numpy(dice.integers(0, rank, count)) for count in (40, 120)]
+        return Retrieved(recipe(), 0, {}, dict(zip(("pictures", "captions"), both, strict=True)), {})
 
     pairs = [(retrieved(8), retrieved(20))]
 
     def rsum(one, pictures):
         captions = np.concatenate([np.flatnonzero(owner == picture) for picture in pictures])
-        return 100 * sum(np.mean(one.i2t[pictures] < k) + np.mean(one.t2i[captions] < k) for k in (1, 5, 10))
+        asked = one.ranks["pictures"].numpy()[pictures], one.ranks["captions"].numpy()[captions]
+        return 100 * sum(np.mean(ranks < k) for ranks in asked for k in (1, 5, 10))
 
     drawn = [dice.integers(0, 40, 40) for _ in range(400)]
     differences = [rsum(pairs[0][0], pictures) - rsum(pairs[0][1], pictures) for pictures in drawn]
@@ -101,7 +103,7 @@ def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ
 def test_what_is_shown_is_what_each_run_finds_where_they_differ_most(folders, kind):
     two = Systems.read([next(iter(folders)), list(folders)[2]], lambda recipe: DATA)
     chosen = show.choose(two, kind, count=4)
-    first, second = (runs[0].t2i if kind == "captions" else runs[0].i2t for runs in two.runs.values())
+    first, second = (runs[0].ranks[kind].numpy() for runs in two.runs.values())
     gain = np.log((1 + first) / (1 + second))
     assert gain[chosen[0]] == gain.max() > 0 > gain[chosen[2]] == gain.min() and len(set(chosen)) == 4
     asked = []
@@ -110,8 +112,8 @@ def test_what_is_shown_is_what_each_run_finds_where_they_differ_most(folders, ki
     scores = score_split(folders[next(iter(folders))].model, SPLIT, folders[next(iter(folders))].tokenizer)
     if kind == "captions":
         wanted = scores[:, chosen[0]].argsort(descending=True)[:5].tolist()
-        assert asked[:5] == wanted == run.pictures_found[chosen[0]].tolist()
-        assert f"number {1 + run.t2i[chosen[0]]}" in drawn.axes[0].texts[0].get_text()
+        assert asked[:5] == wanted == run.found[kind][chosen[0]].tolist()
+        assert f"number {1 + run.ranks['captions'][chosen[0]]}" in drawn.axes[0].texts[0].get_text()
     else:
         texts = [text.get_text() for text in drawn.axes[1].texts]
         best = scores[chosen[0]].argsort(descending=True)[:5]
@@ -125,6 +127,8 @@ def test_one_system_shows_what_it_finds_and_what_it_misses_among_captions_with_s
     word = SPLIT.captions[0].split()[0]
     chosen = show.choose(one, "captions", count=6, containing=word)
     assert all(word in SPLIT.captions[row] for row in chosen)
-    missed = [row for row in chosen if run.t2i[row] > 0]
-    among = [rank for rank, caption in zip(run.t2i, SPLIT.captions, strict=True) if word in caption]
-    assert run.t2i[missed[0]] == max(among)
+    missed = [row for row in chosen if run.ranks["captions"][row] > 0]
+    among = [
+        rank for rank, caption in zip(run.ranks["captions"], SPLIT.captions, strict=True) if word in caption
+    ]
+    assert run.ranks["captions"][missed[0]] == max(among)

@@ -24,7 +24,7 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.experiment import Training, only_recipe, title_of
 from vsecore.experiments.first_round import SHARES, mine_for, shares_true
-from vsecore.experiments.gates import Studied
+from vsecore.experiments.ledger import Studied
 from vsecore.experiments.references import ORACLE, truth_of
 from vsecore.experiments.scales import at_scale
 from vsecore.recipes import get

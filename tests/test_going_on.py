@@ -10,7 +10,7 @@ import torch
 from small import assert_same_run, recipe, small_data, small_split, train
 from test_cli import SMALL, complaint, features, run  # noqa: F401
 from vsecore.data.splits import Dataset
-from vsecore.experiments.tuning import best, is_settled, search_rate
+from vsecore.experiments.tuning import best, is_settled, ladder_around, search
 from vsecore.training import load_run
 
 
@@ -82,7 +82,8 @@ def test_a_rate_is_sought_until_the_best_is_not_at_the_edge():
         tried.append(rate)
         return -abs(math.log2(rate / 0.08))
 
-    results = search_rate(0.01, train_at)
+    rates = ladder_around(0.01)
+    results = search(train_at, rates[9:12], rates)
     assert best(results) == pytest.approx(0.08) and is_settled(results)
     assert tried == [0.01 * 2.0**step for step in range(-1, 5)]  # each once
 

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from course.plots import COLOURS
 from course.wording import seeds
 from vsecore.experiments import Studied
-from vsecore.experiments.gates import measures_of
+from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.statistics import interval
 
 AXES = {
@@ -40,7 +40,9 @@ def compared(
     """
     order = by_rsum(found)
     drawn = [
-        measure for measure in measures_of(data) if any(arm.results.get(measure) for arm in found.values())
+        measure
+        for measure in RETRIEVAL.measures_on(data)
+        if any(arm.results.get(measure) for arm in found.values())
     ]
     figure, grid = plt.subplots(
         1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -128,7 +128,8 @@ class Scored:
     """What identifies it in a record."""
     seconds: float
     """What its training took."""
-    of_sets: dict[str, float] = field(default_factory=dict)
+    towers: tuple[VSE, Any] | None = None
+    """Its model and tokenizer; None for CCA."""
 
 
 def evaluate(
@@ -151,6 +152,8 @@ def evaluate(
 
     Behind the recalls stand their 95 % intervals, from drawing the pictures again with replacement.
     """
+    from vsecore import records
+    from vsecore.data.files import write_atomically
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
     from vsecore.experiments import queries
@@ -171,127 +174,70 @@ def evaluate(
     ):
         if wrong:  # before hours of scoring
             raise ValueError(sentence)
-    systems = []
+    systems: list[Scored] = []
     for number, run in enumerate(runs):
         source = sources[number % len(sources)]
-        wanted = _Wanted(run, source, split, data is not None, vectors, Also.SETS in asked, embeddings)
-        systems.append(_score(wanted))
+        systems.append(_score(run, source, split, data is not None, vectors, embeddings))
         part, pool = systems[number].part, systems[0].part
         if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
             raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
-    together = ensemble(*(system.scores for system in systems), weights=weights or ())
-    metrics = _coco(together, pool, captions) if coco else measure(together, pool.owner, folds)
-    metrics |= systems[0].of_sets | (_ranking(together, pool) if Also.RANKING in asked else {})
-    metrics |= _graded_by(relevance, together) if relevance else {}
-    ends = {} if coco or folds else queries.intervals(together, pool.owner)
-    found = Found(systems, split, metrics, ends, weights or [], folds)
-    typer.echo(found.said())
+    scores = ensemble(*(system.scores for system in systems), weights=weights or ())
+    metrics = _coco(scores, pool, captions) if coco else measure(scores, pool.owner, folds)
+    metrics |= _further(systems[0], scores, asked, relevance)
+    intervals = {} if coco or folds else queries.intervals(scores, pool.owner)
+    searched = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
+    typer.echo(searched)
+    for name, value in metrics.items():
+        ends = "  ({:.2f} to {:.2f})".format(*intervals[name]) if name in intervals else ""
+        typer.echo(f"{name:<22} {value:8.2f}{ends}")
+    members = [system.member for system in systems]
     if written is not None:
-        found.write(written)
-    if per_query is not None:
-        queries.write_queries(per_query, together, pool)
-    if record is not None:
-        typer.echo(f"record: {found.record(record)}")
-
-
-@dataclass(frozen=True)
-class Found:
-    """What an evaluation found."""
-
-    systems: list[Scored]
-    split: SplitName
-    metrics: dict[str, float]
-    intervals: dict[str, tuple[float, float]]
-    weights: list[float]
-    folds: int | None
-
-    @property
-    def pool(self) -> str:
-        """What was searched."""
-        pool = self.systems[0].part
-        counts = f"{len(pool)} {self.split} pictures, {len(pool.captions)} captions"
-        return f"{counts}, split {pool.names_digest()}"
-
-    def said(self) -> str:
-        """Return it as lines."""
-        lines = [self.pool]
-        for name, value in self.metrics.items():
-            ends = "  ({:.2f} to {:.2f})".format(*self.intervals[name]) if name in self.intervals else ""
-            lines.append(f"{name:<22} {value:8.2f}{ends}")
-        return "\n".join(lines)
-
-    def write(self, path: Path) -> None:
-        """Write all numbers as JSON."""
-        from vsecore.data.files import write_atomically
-
-        members = [system.member for system in self.systems]
-        content = {"pool": self.pool, "runs": members, "metrics": self.metrics, "intervals": self.intervals}
-        with write_atomically(path, "w") as file:
+        content = {"pool": searched, "runs": members, "metrics": metrics, "intervals": intervals}
+        with write_atomically(written, "w") as file:
             json.dump(content, file, indent=2)
-
-    def record(self, folder: Path) -> Path:
-        """Write a record, and return its file."""
-        from vsecore import records
-
-        members = [system.member for system in self.systems]
-        if self.weights:
-            members = [one | {"weight": weight} for one, weight in zip(members, self.weights, strict=True)]
-        in_folds = f", mean of {self.folds} folds" if self.folds else ""
-        note = f"mean similarity of {len(members)} systems on {self.pool}{in_folds}"
-        seconds = sum(system.seconds for system in self.systems)
-        return records.write(
-            records.record_ensemble(members, self.split, self.metrics, seconds, note), folder
-        )
+    if per_query is not None:
+        queries.write_queries(per_query, scores, pool)
+    if record is not None:
+        members = [one | ({"weight": weights[place]} if weights else {}) for place, one in enumerate(members)]
+        note = f"mean similarity of {len(members)} systems on {searched}"
+        note += f", mean of {folds} folds" if folds else ""
+        seconds = sum(system.seconds for system in systems)
+        entry = records.record_ensemble(members, split, metrics, seconds, note)
+        typer.echo(f"record: {records.write(entry, record)}")
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A system, and what is wanted of it."""
+def _score(
+    run: Path, source: str, split: SplitName, named: bool, vectors: Path | None, embeddings: Path | None
+) -> Scored:
+    """Score a split of some data by a run, by towers that need no training, or by CCA.
 
-    run: Path
-    source: str
-    split: SplitName
-    named: bool
-    """Whether the source was named, or is taken for granted."""
-    vectors: Path | None
-    sets: bool
-    embeddings: Path | None
-
-
-def _score(wanted: _Wanted) -> Scored:
-    """Score a split of some data by a run, by towers that need no training, or by CCA."""
+    `named` says whether the source was named, or is taken for granted.
+    """
     from vsecore.baselines import cca_scores
     from vsecore.experiments.queries import write_embeddings
     from vsecore.recipes import RECIPES, get, is_towers
     from vsecore.scoring import encode, score_embedded
     from vsecore.training.distributed import best_device
 
-    began, name, split = time.perf_counter(), str(wanted.run), wanted.split
-    if wanted.run == CCA:
-        dataset = open_dataset(wanted.source, "grid", test=split)
-        part, facts = _part(dataset, split), {"name": dataset.name, "fingerprint": dataset.fingerprint()}
-        scores = cca_scores(dataset.train, part, wanted.vectors)
-        data = facts | {"vectors": str(wanted.vectors or "none")}
+    began, name, seconds = time.perf_counter(), str(run), None
+    place = "test" if split == "testall" else split
+    if run == CCA:
+        dataset = open_dataset(source, "grid", test=split)
+        data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
         member = {"name": name, "config_hash": "", "seed": 0, "data": data}
-        return Scored(scores, part, member, time.perf_counter() - began)
-    towers = is_towers(name) or (name in RECIPES and not wanted.run.exists())
-    if towers and get(name).is_trained:
-        model, tokenizer, dataset, member = _as_it_is(get(name), wanted.source, split)
-        seconds = None
+        part: Split = getattr(dataset, place)
+        return Scored(cca_scores(dataset.train, part, vectors), part, member, time.perf_counter() - began)
+    if (is_towers(name) or (name in RECIPES and not run.exists())) and get(name).is_trained:
+        model, tokenizer, dataset, member = _as_it_is(get(name), source, split)
     else:
-        model, tokenizer, dataset, member, seconds = _trained(wanted.run, wanted.source, split, wanted.named)
-    part = _part(dataset, split)
+        model, tokenizer, dataset, member, seconds = _trained(run, source, split, named)
+    part = getattr(dataset, place)
     v, t = encode(model.to(best_device()), part, tokenizer)
     scores = score_embedded(model, v, t)
-    if wanted.embeddings is not None:
-        write_embeddings(wanted.embeddings, v, t, part)
+    if embeddings is not None:
+        write_embeddings(embeddings, v, t, part)
     seconds = time.perf_counter() - began if seconds is None else seconds
-    return Scored(scores, part, member, seconds, _of_sets(model, part, tokenizer) if wanted.sets else {})
-
-
-def _part(dataset: Dataset, split: SplitName) -> Split:
-    part: Split = getattr(dataset, "test" if split == "testall" else split)
-    return part
+    return Scored(scores, part, member, seconds, (model, tokenizer))
 
 
 def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> tuple[VSE, Any, Dataset, dict[str, Any]]:
@@ -347,30 +293,27 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
     return {f"{table}_{name}": value for table, metrics in tables.items() for name, value in metrics.items()}
 
 
-def _ranking(scores: Tensor, pool: Split) -> dict[str, float]:
-    """Return how good whole rankings are, in percent, and the median of the worse of a pair's two ranks."""
-    from vsecore.evaluation import cross_retrieval_ranks
-    from vsecore.experiments.graded import graded
-
-    ranks = cross_retrieval_ranks(scores, pool.owner)  # (Nc,)
-    both = {"both_r1": 100 * float((ranks == 0).double().mean()), "both_medr": float(ranks.median()) + 1}
-    return graded(scores, pool) | both
-
-
-def _graded_by(path: Path, scores: Tensor) -> dict[str, float]:
-    """Return nDCG of picture retrieval by degrees of relevance from a file, (Nc, n), in percent."""
+def _further(system: Scored, scores: Tensor, asked: set[Also], relevance: Path | None) -> dict[str, float]:
+    """Return what was asked for beside recalls: of a system's sets, of whole rankings, by graded truth."""
     import numpy as np
 
-    from vsecore.evaluation import ndcg
-
-    return {f"t2i_ndcg_{path.stem}": 100 * ndcg(scores.T, np.load(path, mmap_mode="r", allow_pickle=False))}
-
-
-def _of_sets(model: VSE, part: Split, tokenizer: Any) -> dict[str, float]:
-    """Return how widely the vectors of sets point, and the rsum with one alone or left out."""
+    from vsecore.evaluation import cross_retrieval_ranks, ndcg
+    from vsecore.experiments.graded import graded
     from vsecore.experiments.set_vectors import measure_sets
 
-    found = measure_sets(model, part, tokenizer)
-    if not found:
-        raise ValueError("--also sets is given for a model that makes no sets of several vectors")
+    found, pool = dict[str, float](), system.part
+    if Also.SETS in asked:
+        if system.towers is not None:
+            model, tokenizer = system.towers
+            found |= measure_sets(model, pool, tokenizer)
+        if not found:
+            raise ValueError("--also sets is given for a model that makes no sets of several vectors")
+    if Also.RANKING in asked:
+        ranks = cross_retrieval_ranks(scores, pool.owner)  # (Nc,)
+        found |= graded(scores, pool)
+        found["both_r1"] = 100 * float((ranks == 0).double().mean())
+        found["both_medr"] = float(ranks.median()) + 1
+    if relevance is not None:
+        degrees = np.load(relevance, mmap_mode="r", allow_pickle=False)  # (Nc, n)
+        found[f"t2i_ndcg_{relevance.stem}"] = 100 * ndcg(scores.T, degrees)
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,10 +78,6 @@ ClaimOption = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here.")
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option(min=1, help="With --missing: how many arms to train at once, one on a core. [default: all]"),
-]
 
 
 def baselines(
@@ -128,7 +123,6 @@ def experiment(
     missing: Missing = False,
     chosen: ClaimOption = None,
     dry_run: DryRun = False,
-    jobs: Jobs = None,
     split: Tested = "test",
 ) -> None:
     """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
@@ -142,7 +136,7 @@ def experiment(
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     check_writable("--record", folder)
     if missing or (dry_run and not name):
-        _missing(data[0] if data else "scenes", folder, chosen or [], dry_run, jobs or os.cpu_count() or 1)
+        _missing(data[0] if data else "scenes", folder, chosen or [], dry_run)
         return
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
@@ -182,7 +176,7 @@ def _of_kind(kind: FeatureKind, several: list[Dataset]) -> Dataset:
     return next((data for data in several if data.feature_kind == kind), several[0])
 
 
-def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: int) -> None:
+def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
     """Train what the claims lack, or say what it is."""
     from vsecore import experiments
     from vsecore.experiments.experiment import BY_WORK
@@ -197,9 +191,7 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool, jobs: in
     folder.mkdir(parents=True, exist_ok=True)
     at = "" if data in experiments.WORLDS else data
     named = experiments.collection_of(open_dataset(data, "grid").name if at else data)
-    experiments.train_missing(
-        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
-    )
+    experiments.train_missing(works, named, open_dataset, at=at, chosen=chosen, folder=folder, log=typer.echo)
 
 
 def compare(

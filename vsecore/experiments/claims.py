@@ -13,6 +13,7 @@ from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.set_vectors import LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
+from vsecore.typed import unknown
 
 CLAIMS = assets() / "claims.yml"
 DEPARTURES = assets() / "departures.yml"
@@ -20,24 +21,6 @@ DEPARTURES = assets() / "departures.yml"
 Kind = Literal["better", "no worse", "the same", "our question"]
 """What a claim says about its first system: that a measure is higher, not lower, or neither; "our question":
 one that a reader will ask, not the paper."""
-When = Literal["at the end", "early in training"]
-"""When a claim compares its systems."""
-About = Literal[
-    "both ways",
-    "caption retrieval",
-    "image retrieval",
-    "first place",
-    "relations",
-    "spread",
-    "one vector of a set",
-    "the weakest vector",
-    "whole rankings",
-    "contrastive loss",
-    "bound",
-    "fall of the multiplier",
-    "return of the multiplier",
-]
-"""What a claim is about, see `SUBJECTS`."""
 
 MARGIN = 0.01
 """Differences below this share of a measure are too small to matter; set before any verdict."""
@@ -46,7 +29,7 @@ LOSS_MARGIN = 0.05
 FIRST_PLACE = "both_r1"
 """The percentage of pairs whose cross-retrieval rank is 0."""
 EARLY = "early_rsum"
-"""Judges claims about early training: the mean rsum on dev over the first third of the epochs."""
+"""The mean rsum on the development split over the first third of the epochs."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +50,8 @@ class Subject:
     recalls: tuple[str, ...] = ()
     """The recalls that it adds up, which papers print; (): recalls do not tell."""
 
-    def of(self, data: str, when: When = "at the end") -> tuple[str, ...]:
+    def measures_on(self, data: str) -> tuple[str, ...]:
         """Return the measures that count on some data; (): the data cannot answer."""
-        if when == "early in training":
-            return (EARLY,)
         return self.measures + (self.on_scenes if data == SCENES else ())
 
 
@@ -85,11 +66,13 @@ def _multiplier(measure: str, margin: float) -> Subject:
     return Subject((measure,), margin=margin, absolute=True, alone=True, followed=True)
 
 
-SUBJECTS: dict[About, Subject] = {
-    "both ways": _retrieval("i2t", "t2i"),
+RETRIEVAL = _retrieval("i2t", "t2i")
+SUBJECTS: dict[str, Subject] = {
+    "both ways": RETRIEVAL,
     "caption retrieval": _retrieval("i2t"),
     "image retrieval": _retrieval("t2i"),
-    "first place": Subject((FIRST_PLACE,)),
+    "early in training": Subject((EARLY,)),
+    "first place": Subject((FIRST_PLACE,)),  # of a pair, in both directions
     "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
     "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already
     "one vector of a set": Subject(LOST_ALONE, absolute=True, margin=1.0, alone=True),  # percent of the rsum
@@ -100,11 +83,7 @@ SUBJECTS: dict[About, Subject] = {
     "fall of the multiplier": _multiplier(LEFT, 1.0),  # percent of its highest value
     "return of the multiplier": _multiplier(RETURNS, 0.5),  # times that it rose from 0
 }
-"""Retrieval in both directions or in one, pairs that rank first in both, pictures that differ in one
-relation, how widely the vectors of an embedding set point, how much is lost with one of them alone or without
-the weakest, R-precision and nDCG, the contrastive loss of the training, or how the training of one system
-went: how near its reconstruction loss came to the bound, what is left of its multiplier at the end, or how
-often that rose again from 0."""
+"""What a claim may be about, by the words that `assets/claims.yml` has for it."""
 
 
 @dataclass(frozen=True)
@@ -124,17 +103,32 @@ class Claim:
     system: str
     """The arm that the claim is about."""
     against: str
-    """The arm that it is compared with; "": the claim is about one system alone."""
+    """The arm that it is compared with; "": none, since it is about one system alone."""
     statement: str
     """What is claimed, in a few plain words."""
     refuted_by: str
     """What would speak against it."""
-    when: When = "at the end"
-    about: About = "both ways"
+    about: str = "both ways"
+    """One of `SUBJECTS`."""
     printed: str = ""
     """The published row of the system that is like the other's; "": its arm's."""
     photographs: bool = False
     """Whether it is tried on photographs too."""
+
+    def __post_init__(self) -> None:
+        """Refuse a claim that cannot be tested as it stands, with a ValueError that says why."""
+        experiment = get_experiment(self.experiment)
+        if self.about not in SUBJECTS:
+            raise unknown("about", self.about, SUBJECTS)
+        for right, wanted in (
+            ({*self.arms} <= {*experiment.arms}, f"its arms must be some of {', '.join(experiment.arms)}"),
+            (self.about != "relations" or experiment.pairs, "its experiment does not look at relations"),
+            (experiment.follows_losses or not self.subject.followed, "its experiment does not follow losses"),
+            (bool(self.against) != self.subject.alone, "another arm is wanted, or none for one system alone"),
+            ((self.kind == "our question") != bool(self.words), "only a paper's claim has words"),
+        ):
+            if not right:
+                raise ValueError(f"{self} cannot be tested: {wanted}")
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -143,26 +137,8 @@ class Claim:
 
     @property
     def subject(self) -> Subject:
-        """What it is about, and the measures of that."""
+        """What it is about."""
         return SUBJECTS[self.about]
-
-    def measures_of(self, data: str) -> tuple[str, ...]:
-        """Return the measures that judge it on some data."""
-        return self.subject.of(data, self.when)
-
-    def check(self) -> None:
-        """Refuse a claim that cannot be tested as it stands, with a ValueError that says why."""
-        experiment, subject = get_experiment(self.experiment), self.subject
-        for right, wanted in (
-            ({*self.arms} <= {*experiment.arms}, f"its arms must be some of {', '.join(experiment.arms)}"),
-            (self.when == "at the end" or self.about == "both ways", "early, only both ways are recorded"),
-            (self.about != "relations" or experiment.pairs, "its experiment does not look at relations"),
-            (not subject.followed or experiment.follows_losses, "its experiment does not follow losses"),
-            (bool(self.against) != subject.alone, "another arm is wanted, or none for one system alone"),
-            ((self.kind == "our question") != bool(self.words), "only a paper's claim has words"),
-        ):
-            if not right:
-                raise ValueError(f"{CLAIMS.name}: {self} cannot be tested: {wanted}")
 
 
 def claims(work: str = "", data: str = "") -> list[Claim]:
@@ -173,8 +149,6 @@ def claims(work: str = "", data: str = "") -> list[Claim]:
         data: only those that are tried on this data; "": all.
     """
     found: list[Claim] = read_asset(CLAIMS, list[Claim])
-    for claim in found:
-        claim.check()
     everywhere = data == "" or data in WORLDS
     return [one for one in found if work in ("", one.work) and (everywhere or one.photographs)]
 

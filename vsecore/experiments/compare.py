@@ -7,19 +7,23 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from torch import Tensor
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
 from vsecore.experiments.comparison import HEADS, markdown_table, row
-from vsecore.experiments.queries import ENDS, resampled
+from vsecore.experiments.queries import hits, resampled
 from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
-from vsecore.training import load_run, score_split
+from vsecore.training import Run, load_run, score_split
 from vsecore.training.distributed import best_device
 from vsecore.training.identity import check_features
 
+Kind = Literal["captions", "pictures"]
+"""What is asked: captions ask for their picture, or pictures for one of their captions."""
 FOUND = 5
 """How many of the first results of each query are kept."""
 
@@ -32,14 +36,24 @@ class Retrieved:
     seed: int
     metrics: dict[str, float]
     """What `evaluation.evaluate` returns."""
-    i2t: np.ndarray
-    """For each picture the rank of its best caption, counted from 0, (Ni,)."""
-    t2i: np.ndarray
-    """For each caption the rank of its picture, counted from 0, (Nc,)."""
-    captions_found: np.ndarray
-    """The first captions for each picture, (Ni, `FOUND`)."""
-    pictures_found: np.ndarray
-    """The first pictures for each caption, (Nc, `FOUND`)."""
+    ranks: dict[Kind, Tensor]
+    """For each query the rank of the best right answer, counted from 0: (Ni,) and (Nc,)."""
+    found: dict[Kind, Tensor]
+    """The first answers to each query, (Ni, `FOUND`) and (Nc, `FOUND`)."""
+
+    @classmethod
+    def of(cls, run: Run, split: Split) -> Retrieved:
+        """Score a split by a run's best epoch."""
+        scores = score_split(run.model.to(best_device()), split, run.tokenizer)  # (Ni, Nc)
+        i2t, t2i = ranks(scores, split.owner)
+        captions, pictures = (side.topk(min(FOUND, side.shape[1])).indices for side in (scores, scores.T))
+        return cls(
+            run.recipe,
+            run.seed,
+            evaluate(scores, split.owner),
+            {"pictures": i2t, "captions": t2i},
+            {"pictures": captions, "captions": pictures},
+        )
 
 
 @dataclass(frozen=True)
@@ -75,20 +89,16 @@ class Systems:
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
-            data = open_data(run.recipe)
+            data, digest = open_data(run.recipe), run.recipe.hash()
             check_features(folder, run.data, data.name, data)
             part: Split = getattr(data, split)
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
-            if run.seed in [known.seed for known in by_hash[run.recipe.hash()]]:
+            if run.seed in [known.seed for known in by_hash[digest]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
-            scores = score_split(run.model.to(best_device()), part, run.tokenizer)
-            i2t, t2i = (rank.numpy() for rank in ranks(scores, part.owner))
-            tops = (side.topk(min(FOUND, side.shape[1])).indices.numpy() for side in (scores, scores.T))
-            found = Retrieved(run.recipe, run.seed, evaluate(scores, part.owner), i2t, t2i, *tops)
-            by_hash[run.recipe.hash()].append(found)
-            places.setdefault(run.recipe.hash(), folder)
+            by_hash[digest].append(Retrieved.of(run, part))
+            places.setdefault(digest, folder)
         if first is None or len(by_hash) < least:
             raise ValueError("one system is not enough: name runs of two recipes or more")
         names = [several[0].recipe.name for several in by_hash.values()]
@@ -135,21 +145,29 @@ class Systems:
             largest factor stand first.
         """
         first, split = next(iter(self.runs)), self.split
-        here, base = (1 + np.median([run.t2i for run in self.runs[name]], axis=0) for name in (other, first))
-        gain = np.log(base / here)  # (Nc,), above 0 where the system finds the picture earlier
-        order = np.argsort(-gain, kind="stable")
-        chosen = [*order[:count], *order[max(count, len(order) - count) :][::-1]]
+        here, base = (1 + self.median_ranks(name, "captions") for name in (other, first))
+        gained, lost = largest_changes(base, here)
         rows = [
             [split.captions[c], split.picture_ids[split.owner[c]], f"{here[c]:g}", f"{base[c]:g}"]
-            for c in chosen
-            if gain[c] != 0
+            for c in (*gained[:count], *lost[:count])
         ]
         return markdown_table(["query", "its picture", f"rank by {other}", f"rank by {first}"], rows)
+
+    def median_ranks(self, name: str, kind: Kind) -> np.ndarray:
+        """Return the rank of each query's best right answer, counted from 0, the median over the seeds."""
+        return np.median([run.ranks[kind].numpy() for run in self.runs[name]], axis=0)
 
     def paired(self, name: str, other: str) -> list[tuple[Retrieved, Retrieved]]:
         """Return the runs of two systems from the seeds that both have."""
         others = {run.seed: run for run in self.runs[other]}
         return [(run, others[run.seed]) for run in self.runs[name] if run.seed in others]
+
+
+def largest_changes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which ranks, counted from 1, became smaller and which larger, by the largest factor first."""
+    gain = np.log(before / after)
+    order = np.argsort(-gain, kind="stable")
+    return order[gain[order] > 0], order[gain[order] < 0][::-1]
 
 
 def difference_interval(
@@ -161,15 +179,9 @@ def difference_interval(
         pairs: two systems from each seed.
         owner: the picture each caption belongs to, (Nc,).
     """
-    i2t, t2i = (
-        np.mean([_hits(getattr(run, way)) - _hits(getattr(base, way)) for run, base in pairs], axis=0)
-        for way in ("i2t", "t2i")
-    )  # (Ni,) and (Nc,)
-    sums = 100 * resampled(i2t[:, None], t2i[:, None], owner).sum(1)
-    low, high = np.quantile(sums, ENDS)
-    return float(low), float(high)
-
-
-def _hits(rank: np.ndarray) -> np.ndarray:
-    """Return for each query how many of the three recalls count it."""
-    return (rank[:, None] < np.array((1, 5, 10))).sum(1)
+    kinds: tuple[Kind, Kind] = ("pictures", "captions")
+    of_pictures, of_captions = (
+        np.mean([hits(run.ranks[kind]) - hits(base.ranks[kind]) for run, base in pairs], axis=0)
+        for kind in kinds
+    )  # (Ni, 3) and (Nc, 3)
+    return resampled(of_pictures, of_captions, owner)["rsum"]

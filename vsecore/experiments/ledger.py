@@ -5,15 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from vsecore import records
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
-from vsecore.experiments.claims import EARLY, SUBJECTS
-from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
-from vsecore.experiments.gates import Studied, Trained, measures_of
+from vsecore.experiments.claims import EARLY, RETRIEVAL, SUBJECTS
+from vsecore.experiments.experiment import Experiment, System, get_experiment, only_recipe, title_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of
@@ -21,9 +21,60 @@ from vsecore.experiments.set_vectors import lost
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
+WORDS = "words and precision"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What is recorded about one system of an arm."""
+
+    name: str
+    """The recipe's name."""
+    tried: Mapping[float, float]
+    """The best rsum on dev at each learning rate."""
+    curves: Sequence[Sequence[float]]
+    """The rsum on dev after each epoch at the best rate, from each seed."""
+    full_length: bool
+    """Whether it took as many epochs as its recipe asks for."""
+
+
+@dataclass(frozen=True)
+class Studied:
+    """What is recorded about one arm."""
+
+    arm: str
+    trainings: Sequence[Trained]
+    """That of its one system, or one for each member of an ensemble."""
+    results: Mapping[str, Mapping[int, float]]
+    """Each measure by seed, on the test split except for `claims.EARLY`; `i2t_rsum` and `t2i_rsum` are the
+    sums of the three recalls of a direction."""
+    baseline: Mapping[str, float]
+    """The measures of a ridge regression on its features, the best if its members have several."""
+    title: tuple[str, str]
+    """Name and digest of its records: the same if two arms are the same system."""
+
+    @property
+    def seeds(self) -> set[int]:
+        """The seeds that it was trained from."""
+        return set(self.results.get("rsum", ()))
+
+    @property
+    def rsum(self) -> float:
+        """The mean over its seeds."""
+        return statistics.mean(self.results["rsum"].values())
+
+    def epochs(self, begins: str) -> dict[int, list[float]]:
+        """Return what is recorded for each epoch, by seed, under names that begin like this."""
+        found: dict[int, dict[int, float]] = defaultdict(dict)
+        for metric, by_seed in self.results.items():
+            if metric.startswith(begins):
+                for seed, value in by_seed.items():
+                    found[seed][int(metric.removeprefix(begins))] = value
+        return {seed: [values[epoch] for epoch in sorted(values)] for seed, values in found.items()}
+
+
 Study = tuple[dict[str, Studied], list[Record]]
 """What is recorded about arms, and the records: theirs, and those of all learning rates that were tried."""
-WORDS = "words and precision"
 
 
 def studied(
@@ -45,7 +96,7 @@ def studied(
         scale: "fair" or "lesson".
         folder: the folder of records.
     """
-    return side_by_side(_arms(name), data, features, scale, folder)
+    return side_by_side(arms_of(name), data, features, scale, folder)
 
 
 def side_by_side(
@@ -60,12 +111,29 @@ def side_by_side(
     Arms are given as an experiment and one of its arms, by the name that each has here. Trainings in other
     worlds, or on other features, are left out.
     """
-    return _study(arms, data, features, scale, folder)[0]
+    return study(arms, data, features, scale, folder)[0]
 
 
-def used(name: str, data: str, folder: Path = RESULTS) -> list[Record]:
-    """Return the records of fair trainings that `studied` takes, those at other learning rates too."""
-    return _study(_arms(name), data, None, "fair", folder)[1]
+def arms_of(name: str) -> dict[str, tuple[str, str]]:
+    """Return the arms of an experiment in the form of `side_by_side`."""
+    return {arm: (name, arm) for arm in get_experiment(name).arms}
+
+
+def study(
+    arms: Mapping[str, tuple[str, str]], data: str, features: FeatureKind | None, scale: Scale, folder: Path
+) -> Study:
+    """Return what `side_by_side` does, and the records that it comes from."""
+    placed = {called: (get_experiment(name), arm) for called, (name, arm) in arms.items()}
+    worlds = Counter(experiment.data_named(data) for experiment, _ in placed.values())
+    world = worlds.most_common(1)[0][0]
+    wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
+    entries = records.find(folder, data=world) if folder.is_dir() else []
+    found = _read(wanted, data, features, scale, entries)
+    shared = _shared(found[1])
+    if all(_has(entry, shared) for entry in found[1]):
+        return found
+    entries = [entry for entry in entries if entry.name == BASELINE or _has(entry, shared)]
+    return _read(wanted, data, features, scale, entries)
 
 
 def epochs_to_pass(
@@ -90,29 +158,6 @@ def epochs_to_pass(
     }
 
 
-def _arms(name: str) -> dict[str, tuple[str, str]]:
-    return {arm: (name, arm) for arm in get_experiment(name).arms}
-
-
-def _study(
-    arms: Mapping[str, tuple[str, str]], data: str, features: FeatureKind | None, scale: Scale, folder: Path
-) -> Study:
-    """Return what is recorded about arms, those of the world that most of them have."""
-    placed = {called: (get_experiment(name), arm) for called, (name, arm) in arms.items()}
-    worlds = Counter(experiment.data_named(data) for experiment, _ in placed.values())
-    world = worlds.most_common(1)[0][0]
-    wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
-    entries = records.find(folder, data=world) if folder.is_dir() else []
-    study = _read(wanted, data, features, scale, entries)
-    shared = _shared(study[1])
-    if all(_has(entry, shared) for entry in study[1]):
-        return study
-    baselines = [entry for entry in entries if entry.name == BASELINE]
-    return _read(
-        wanted, data, features, scale, [*baselines, *(entry for entry in entries if _has(entry, shared))]
-    )
-
-
 def _read(
     arms: Mapping[str, tuple[Experiment, str]],
     data: str,
@@ -122,13 +167,16 @@ def _read(
 ) -> Study:
     """Collect what records say about each arm."""
     changes, used = changes_of(scale, data), dict[int, Record]()
-    trained = [entry for entry in entries if entry.name not in (BASELINE, ORACLE)]
+    trained: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for entry in entries:
+        if entry.name not in (BASELINE, ORACLE):
+            trained[entry.name, entry.config_hash].append(entry)
     known: dict[tuple[str, str, int], dict[float, float]] = {}
 
     def tried(system: System, name: str) -> dict[float, float]:
         key = name, system.negatives, system.times_as_wide
         if key not in known:
-            by_rate = tuning.recorded(system, name, changes, trained)
+            by_rate = tuning.recorded(system, name, changes, entries)
             used.update({id(entry): entry for several in by_rate.values() for entry in several})
             known[key] = tuning.tried(by_rate)
         return known[key]
@@ -142,11 +190,18 @@ def _read(
     for called, (experiment, arm) in arms.items():
         planned = experiment.trainings(arm, features or experiment.features_on(data), recipe_of)
         title = title_of(planned) if planned else ("", "")
-        own = [entry for entry in trained if (entry.name, entry.config_hash) == title]
-        if own:
+        if own := trained.get(title, []):
             used.update({id(entry): entry for entry in own})
-            trainings = [_trained(one, trained, tried(one.system, one.recipe.name)) for one in planned]
-            baseline = _baseline(own, entries, measures_of(data))
+            trainings = [
+                Trained(
+                    one.recipe.name,
+                    tried(one.system, one.recipe.name),
+                    [*filter(None, map(tuning.development_curve, trained[title_of([one])]))],
+                    one.recipe.training.epochs >= get(one.recipe.name).training.epochs,
+                )
+                for one in planned
+            ]
+            baseline = _baseline(own, entries, RETRIEVAL.measures_on(data))
             found[called] = Studied(arm, trainings, _by_seed(own), baseline, title)
     return found, list(used.values())
 
@@ -186,38 +241,27 @@ def _baseline(own: Iterable[Record], entries: Iterable[Record], measures: Iterab
         for entry in entries
         if entry.name == BASELINE
     }
-    wanted = {(source["fingerprint"], source["feature_kind"]) for entry in own for source in _sources(entry)}
-    if not wanted <= known.keys():
-        return {}
+    features = {
+        (source["fingerprint"], source["feature_kind"]) for entry in own for source in _sources(entry)
+    }
+    found = [known.get(one, {}) for one in features]
     return {
-        measure: max(known[features][measure] for features in wanted)
+        measure: max(metrics[measure] for metrics in found)
         for measure in measures
-        if all(measure in known[features] for features in wanted)
+        if all(measure in metrics for metrics in found)
     }
 
 
 def _by_seed(entries: Iterable[Record]) -> dict[str, dict[int, float]]:
     """Return each metric of an arm's records by seed, and what several metrics say together."""
-    metrics: dict[str, dict[int, float]] = defaultdict(dict)
+    found: dict[str, dict[int, float]] = defaultdict(dict)
     for entry in entries:
-        for metric, value in (entry.metrics | lost(entry.metrics)).items():
-            metrics[metric][entry.seed] = value
+        metrics = entry.metrics | lost(entry.metrics)
         for subject in (SUBJECTS["caption retrieval"], SUBJECTS["image retrieval"]):
-            if entry.metrics.keys() >= {*subject.recalls}:
-                total = sum(entry.metrics[recall] for recall in subject.recalls)
-                metrics[subject.measures[0]][entry.seed] = total
+            if metrics.keys() >= {*subject.recalls}:
+                metrics[subject.measures[0]] = sum(metrics[recall] for recall in subject.recalls)
         if curve := tuning.development_curve(entry):
-            metrics[EARLY][entry.seed] = statistics.mean(curve[: max(len(curve) // 3, 1)])
-    return metrics
-
-
-def _trained(planned: Training, entries: Iterable[Record], tried: Mapping[float, float]) -> Trained:
-    """Collect what is recorded about one system."""
-    recipe, digest = planned.recipe, planned.digest
-    own = [entry for entry in entries if (entry.name, entry.config_hash) == (recipe.name, digest)]
-    return Trained(
-        recipe.name,
-        tried,
-        [curve for entry in own if (curve := tuning.development_curve(entry))],
-        recipe.training.epochs >= get(recipe.name).training.epochs,
-    )
+            metrics[EARLY] = statistics.mean(curve[: max(len(curve) // 3, 1)])
+        for metric, value in metrics.items():
+            found[metric][entry.seed] = value
+    return found

@@ -7,18 +7,11 @@ moment: each training that ends is recorded, and one that was killed goes on whe
 from __future__ import annotations
 
 import math
-import multiprocessing
-import os
 import statistics
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-
-import torch
 
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
@@ -27,13 +20,14 @@ from vsecore.experiments.experiment import BY_WORK, Experiment, System, get_expe
 from vsecore.experiments.recording import asked_of_record
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import changes_of
-from vsecore.experiments.verdicts import Outcome, outcomes
+from vsecore.experiments.verdicts import outcomes
 from vsecore.recipes import Recipe
 from vsecore.records import Record
-from vsecore.stopping import leave_to_parent
 
 Key = tuple[str, str, int]
 """What tells a training from all others: the name of its data, its digest and its seed."""
+Trainings = Mapping[Key, float]
+"""Trainings that are lacking, and the seconds of each; `nan`: nobody knows yet."""
 DATA = ("scenes", "flickr8k")
 """The data that claims are tried on."""
 
@@ -74,27 +68,14 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
 
 
 @dataclass(frozen=True)
-class Lack:
-    """A claim that is not judged yet on some data, and what it lacks."""
-
-    outcome: Outcome
-    arms: Mapping[str, Mapping[Key, float]]
-    """The trainings that each arm lacks, and the seconds of each; `nan`: nobody knows yet."""
-
-    @property
-    def trainings(self) -> dict[Key, float]:
-        """The trainings that all arms together lack."""
-        return {key: seconds for arm in self.arms.values() for key, seconds in arm.items()}
-
-
-@dataclass(frozen=True)
 class Survey:
-    """Which of a paper's claims are judged on some data."""
+    """Which of a paper's claims are judged on some data, and what the others lack."""
 
     judged: int
     """How many claims are judged."""
-    open: Sequence[Lack]
-    """The claims that are not, except those that the data cannot answer."""
+    open: Sequence[Mapping[tuple[str, str], Trainings]]
+    """For each claim that is not, what its arms lack, by experiment and arm. Claims that the data cannot
+    answer are left out."""
 
     @classmethod
     def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
@@ -106,32 +87,35 @@ class Survey:
             and (not chosen or {work, outcome.claim.statement} & {*chosen})
         ]
         names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
-        entries = {name: ledger.used(name, data, folder) for name in names}
-        everything = [entry for several in entries.values() for entry in several]
+        entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
+
+        def seconds_of(recipe: str, name: str) -> float:
+            """Take as long as others of the recipe, else of the experiment, else of the paper."""
+            own = [entry for entry in entries[name] if entry.name == recipe]
+            taken = own or entries[name] or [entry for several in entries.values() for entry in several]
+            return statistics.median(entry.seconds for entry in taken) if taken else math.nan
 
         @cache
-        def lacks_of(name: str, arm: str) -> dict[Key, float]:
+        def lacks_of(name: str, arm: str) -> Trainings:
             found = lacking(get_experiment(name), arm, data, entries[name])
-            return {key: _seconds(recipe, entries[name], everything) for key, recipe in found.items()}
+            return {key: seconds_of(recipe, name) for key, recipe in found.items()}
 
         lacks = [
-            Lack(outcome, {arm: lacks_of(outcome.claim.experiment, arm) for arm in outcome.claim.arms})
-            for outcome in results
-            if outcome.judgement in ("too small to say", "not tried")
+            {(one.claim.experiment, arm): lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
+            for one in results
+            if one.shut
         ]
         return cls(len(results) - len(lacks), lacks)
 
     @property
-    def trainings(self) -> dict[Key, float]:
-        """The trainings that all claims together lack, and the seconds of each."""
-        return {key: seconds for lack in self.open for key, seconds in lack.trainings.items()}
+    def trainings(self) -> Trainings:
+        """The trainings that all claims together lack."""
+        return together(arms for claim in self.open for arms in claim.values())
 
 
-def _seconds(recipe: str, its: Sequence[Record], everything: Sequence[Record]) -> float:
-    """Return how long a training takes: as others of its recipe, else of its experiment, else of any."""
-    own = [entry for entry in its if entry.name == recipe]
-    taken = own or its or everything
-    return statistics.median(entry.seconds for entry in taken) if taken else math.nan
+def together(several: Iterable[Trainings]) -> Trainings:
+    """Return trainings that are lacking in several places, each once."""
+    return {key: seconds for trainings in several for key, seconds in trainings.items()}
 
 
 def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:
@@ -145,14 +129,14 @@ def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] 
     for work in works:
         for data in DATA:
             found = Survey.of(work, data, folder, chosen)
-            claims, more = found.judged + len(found.open), sum(not lack.trainings for lack in found.open)
+            claims, more = found.judged + len(found.open), sum(not any(one.values()) for one in found.open)
             counts = map(str, (claims, found.judged, len(found.open), more, len(found.trainings)))
             lines.append([work, data, *counts, _hours(found.trainings)])
             judged, listed = judged + found.judged, listed + claims
     return f"{markdown_table(heads, lines)}\n\n{judged} of {listed} claims judged"
 
 
-def _hours(trainings: Mapping[Key, float]) -> str:
+def _hours(trainings: Trainings) -> str:
     total = sum(trainings.values())
     return "unknown" if math.isnan(total) else f"{total / 3600:.1f}"
 
@@ -165,85 +149,43 @@ def train_missing(
     at: str = "",
     chosen: Sequence[str] = (),
     folder: Path = RESULTS,
-    jobs: int = 1,
     log: Callable[[str], None] = print,
 ) -> None:
     """Train what the claims still lack, arm by arm, those of the cheapest claim first.
 
+    Several processes may do so at once, each for other claims: none trains what another is training.
+
     Args:
         works: the papers' keys.
         data: the name of the data, such as "scenes".
-        open_data: opens data, by name or where they are, with a kind of features; processes import it.
+        open_data: opens data, by name or where they are, with a kind of features.
         at: where the data are; "": the scenes of each experiment's world.
         chosen: only these claims, by their statements or their work; empty: all.
         folder: the folder of records.
-        jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
         log: called with a line about what comes next, and about an arm that cannot be trained.
     """
-    done, at_work = set[tuple[str, str]](), dict[Future[None], tuple[str, str, Mapping[Key, float]]]()
-    with executor(jobs) as pool:
-        while True:
-            lacks = [lack for work in works for lack in Survey.of(work, data, folder, chosen).open]
-            left = {key: seconds for lack in lacks for key, seconds in lack.trainings.items()}
-            for name, arm, trainings in _in_order(lacks):
-                busy = {key for *_, others in at_work.values() for key in others}
-                if len(at_work) == jobs or (name, arm) in done or busy & trainings.keys():
-                    continue
-                done.add((name, arm))
-                where = partial(open_data, at or get_experiment(name).data_named(data))
-                started = pool.submit(_train, name, arm, where, gates.seeds_wanted(data), folder)
-                at_work[started] = name, arm, trainings
-                log(
-                    f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
-                    f"all {len(left)} take {_hours(left)} hours, shared by {jobs} processes"
-                )
-            if not at_work:
-                return
-            for ended in wait(at_work, return_when=FIRST_COMPLETED).done:
-                name, arm, _ = at_work.pop(ended)
-                try:
-                    ended.result()
-                except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
-                    log(f"{arm} of {name} is left: {error}")
 
+    def cost(claim: Mapping[tuple[str, str], Trainings]) -> tuple[float, int]:
+        trainings = together(claim.values())
+        seconds = sum(trainings.values())
+        return (math.inf if math.isnan(seconds) else seconds), len(trainings)
 
-def _in_order(lacks: Iterable[Lack]) -> list[tuple[str, str, Mapping[Key, float]]]:
-    """Return the arms that lack trainings, those of the claim with the shortest first."""
-
-    def cost(lack: Lack) -> tuple[float, int]:
-        total = sum(lack.trainings.values())
-        return (math.inf if math.isnan(total) else total), len(lack.trainings)
-
-    return [
-        (lack.outcome.claim.experiment, arm, trainings)
-        for lack in sorted(lacks, key=cost)
-        for arm, trainings in lack.arms.items()
-        if trainings
-    ]
-
-
-def _train(
-    name: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
-) -> None:
-    log = partial(print, flush=True)
-    run(name, open_data, arms=[arm], seeds=range(seeds), folder=folder, log=log)
-
-
-def executor(jobs: int) -> Executor:
-    """Return a pool of processes that end with this one, even if it is killed."""
-    spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, spawn, initializer=_stand_back, initargs=(os.getpid(),))
-
-
-def _stand_back(parent: int) -> None:
-    """Take one thread and the lowest priority, and end when the process that started this one has ended."""
-
-    def follow() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    os.nice(19)
-    torch.set_num_threads(1)
-    leave_to_parent()
-    threading.Thread(target=follow, daemon=True).start()
+    done = set[tuple[str, str]]()
+    while True:
+        lacks = [claim for work in works for claim in Survey.of(work, data, folder, chosen).open]
+        arms = [one for claim in sorted(lacks, key=cost) for one in claim.items() if one[1]]
+        following = next((one for one in arms if one[0] not in done), None)
+        if following is None:
+            return
+        (name, arm), trainings = following
+        done.add((name, arm))
+        left = together(trainings for _, trainings in arms)
+        log(
+            f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
+            f"all {len(left)} take {_hours(left)} hours"
+        )
+        where, seeds = at or get_experiment(name).data_named(data), range(gates.seeds_wanted(data))
+        try:
+            run(name, partial(open_data, where), arms=[arm], seeds=seeds, folder=folder, log=log)
+        except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
+            log(f"{arm} of {name} is left: {error}")

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from vsecore import records
-from vsecore.experiments.claims import SUBJECTS, About, Claim
+from vsecore.experiments.claims import SUBJECTS, Claim
 from vsecore.experiments.experiment import Experiment, get_experiment
 
 TEST_PICTURES = {
@@ -27,18 +27,18 @@ def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict
     """
     sums, name = _by_pictures(_rows(experiment)), data.removesuffix("_precomp")
     same = f"{'flickr30k' if name == 'f30k' else name}, {pictures:,} test pictures"
-    chosen = same if same in sums or not sums else _fullest(sums)
-    return sums.get(chosen, {}), TEST_PICTURES[chosen] if chosen in sums else ""
+    chosen = same if same in sums else _fullest(sums)
+    return sums.get(chosen, {}), TEST_PICTURES.get(chosen, "")
 
 
-def printed_sums(experiment: Experiment, about: About = "both ways") -> dict[str, float]:
+def printed_sums(experiment: Experiment, about: str = "both ways") -> dict[str, float]:
     """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
 
     The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
     For retrieval in one direction, it is the sum of its three recalls; {} for what recalls do not tell.
     """
     sums = _by_pictures(_rows(experiment), about)
-    return sums[_fullest(sums)] if sums else {}
+    return sums.get(_fullest(sums), {})
 
 
 def printed_difference(claim: Claim) -> tuple[float, str] | None:
@@ -48,10 +48,8 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
         The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
         if the paper does not print both on the same pictures.
     """
-    if claim.when != "at the end" or claim.subject.alone:
-        return None
     rows = _rows(get_experiment(claim.experiment))
-    pair = {claim.system: claim.printed or rows[claim.system], claim.against: rows[claim.against]}
+    pair = {arm: rows[arm] for arm in claim.arms} | ({claim.system: claim.printed} if claim.printed else {})
     sums = {pictures: found for pictures, found in _by_pictures(pair, claim.about).items() if len(found) == 2}
     if not sums:
         return None
@@ -63,19 +61,20 @@ def _rows(experiment: Experiment) -> dict[str, str]:
     return {arm: entry.published for arm, entry in experiment.arms.items()}
 
 
-def _by_pictures(rows: Mapping[str, str], about: About = "both ways") -> dict[str, dict[str, float]]:
+def _by_pictures(rows: Mapping[str, str], about: str = "both ways") -> dict[str, dict[str, float]]:
     """Return printed sums by test pictures, then by arm, of the arms whose published rows are named."""
     sums: dict[str, dict[str, float]] = defaultdict(dict)
     recalls = SUBJECTS[about].recalls
     for row in records.published():
-        both = row.rsum if row.printed_rsum is None else row.printed_rsum
+        total = row.rsum if row.printed_rsum is None else row.printed_rsum
+        if about != "both ways":
+            total = sum(row.metrics[one] for one in recalls) if {*recalls} <= row.metrics.keys() else None
         for arm, named in rows.items():
-            if recalls and row.system == named and both is not None:
-                one_way = about != "both ways"
-                sums[row.data][arm] = sum(row.metrics[recall] for recall in recalls) if one_way else both
+            if recalls and row.system == named and total is not None:
+                sums[row.data][arm] = total
     return sums
 
 
 def _fullest(sums: Mapping[str, Mapping[str, float]]) -> str:
     """Return the test pictures with the most arms; on a tie COCO's, and all 5,000 rather than folds."""
-    return max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data))
+    return max(sums, key=lambda data: (len(sums[data]), data.startswith("coco"), "5,000" in data), default="")

@@ -14,52 +14,57 @@ from vsecore.data.files import write_atomically
 from vsecore.data.splits import Split
 from vsecore.embedding import Embedding
 from vsecore.evaluation import ranks
+from vsecore.records import RECALLS
 
 DRAWS = 1000
 """How many times the pictures are drawn again, with replacement, for an interval."""
 ENDS = (0.025, 0.975)
 """The quantiles between which an interval lies: 95 %."""
 CUTS = (1, 5, 10)
+"""The recalls at these are added up."""
 FOUND = 10
 """How many of the first results of each query are written."""
 
 
-def resampled(of_pictures: np.ndarray, of_captions: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    """Return means over pictures that are drawn again with replacement, each with its captions.
-
-    Captions of one picture are no independent queries, and so are drawn together.
-
-    Args:
-        of_pictures: values of each picture as a query, (n, k).
-        of_captions: values of each caption as a query, (Nc, m).
-        owner: the picture each caption belongs to, (Nc,).
-
-    Returns:
-        (DRAWS, k + m).
-    """
-    count = len(of_pictures)
-    captions = np.bincount(owner, minlength=count)
-    sums = np.stack(
-        [np.bincount(owner, column, minlength=count) for column in of_captions.T], axis=1
-    )  # (n, m)
-    dice, means = np.random.default_rng(0), []
-    for _ in range(0, DRAWS, 100):  # COCO's training split is large
-        drawn = dice.multinomial(count, np.full(count, 1 / count), size=100)  # (100, n), how often
-        means.append(np.hstack([drawn @ of_pictures / count, drawn @ sums / (drawn @ captions)[:, None]]))
-    return np.concatenate(means)
+def hits(rank: Tensor) -> np.ndarray:
+    """Return 100 where the recall at 1, 5 or 10 counts a query, else 0, (n, 3). Ranks begin with 0."""
+    return 100.0 * (rank.numpy()[:, None] < np.array(CUTS))
 
 
 def intervals(scores: Tensor, owner: Any) -> dict[str, tuple[float, float]]:
-    """Return the 95 % intervals of the six recalls and of their sum, by `resampled`, in percent.
+    """Return the 95 % intervals of the six recalls and of their sum, in percent.
 
     Args:
         scores: similarities, (n, Nc).
         owner: the picture each caption belongs to, (Nc,).
     """
-    i2t, t2i = (100.0 * (rank.numpy()[:, None] < np.array(CUTS)) for rank in ranks(scores, owner))
-    drawn = resampled(i2t, t2i, np.asarray(owner))  # (DRAWS, 6)
-    names = [f"{way}_r{k}" for way in ("i2t", "t2i") for k in CUTS]
-    columns = {**dict(zip(names, drawn.T, strict=True)), "rsum": drawn.sum(1)}
+    i2t, t2i = ranks(scores, owner)
+    return resampled(hits(i2t), hits(t2i), np.asarray(owner))
+
+
+def resampled(
+    of_pictures: np.ndarray, of_captions: np.ndarray, owner: np.ndarray
+) -> dict[str, tuple[float, float]]:
+    """Return the 95 % intervals of means over all queries, and of their sum, "rsum".
+
+    The pictures are drawn again with replacement, each with its captions, which are no independent queries.
+
+    Args:
+        of_pictures: what `hits` returns of each picture as a query, or a difference of two systems, (n, 3).
+        of_captions: the same of each caption, (Nc, 3).
+        owner: the picture each caption belongs to, (Nc,).
+    """
+    count = len(of_pictures)
+    captions = np.bincount(owner, minlength=count)
+    sums = np.stack(
+        [np.bincount(owner, column, minlength=count) for column in of_captions.T], axis=1
+    )  # (n, 3)
+    dice, means = np.random.default_rng(0), []
+    for _ in range(0, DRAWS, 100):  # COCO's training split is large
+        drawn = dice.multinomial(count, np.full(count, 1 / count), size=100)  # (100, n), how often
+        means.append(np.hstack([drawn @ of_pictures / count, drawn @ sums / (drawn @ captions)[:, None]]))
+    drawn = np.concatenate(means)  # (DRAWS, 6)
+    columns = {**dict(zip(RECALLS, drawn.T, strict=True)), "rsum": drawn.sum(1)}
     ends = {name: np.quantile(column, ENDS) for name, column in columns.items()}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
@@ -69,14 +74,14 @@ def per_query(scores: Tensor, split: Split) -> Iterator[dict[str, Any]]:
 
     Ranks count from 1. Of items with the same score, wrong ones stand first, as in the ranks.
     """
-    i2t, t2i = ranks(scores, split.owner)
+    owner, rows = np.asarray(split.owner), np.arange(len(split))
+    i2t, t2i = ranks(scores, owner)
     for row, rank in enumerate(i2t.tolist()):
-        found = _first(scores[row], np.asarray(split.owner) == row, split.captions, "caption")
+        found = _first(scores[row], owner == row, split.captions, "caption")
         yield {"picture": split.picture_ids[row], "rank": rank + 1, "found": found}
     for column, rank in enumerate(t2i.tolist()):
-        right = np.arange(len(split)) == split.owner[column]
-        found = _first(scores[:, column], right, split.picture_ids, "picture")
-        own = split.picture_ids[split.owner[column]]
+        found = _first(scores[:, column], rows == owner[column], split.picture_ids, "picture")
+        own = split.picture_ids[owner[column]]
         yield {"caption": split.captions[column], "of": own, "rank": rank + 1, "found": found}
 
 
@@ -108,10 +113,7 @@ def write_embeddings(folder: Path, v: Embedding, t: Embedding, split: Split) -> 
             if tensor is not None:
                 with write_atomically(folder / f"{side}_{name}.npy") as file:
                     np.save(file, tensor.numpy(), allow_pickle=False)
-    names = {
-        "pictures": split.picture_ids,
-        "captions": split.captions,
-        "owner": np.asarray(split.owner).tolist(),
-    }
+    owner = np.asarray(split.owner).tolist()
+    names = {"pictures": split.picture_ids, "captions": split.captions, "owner": owner}
     with write_atomically(folder / "ids.json", "w") as file:
         json.dump(names, file, ensure_ascii=False)

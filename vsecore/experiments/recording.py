@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
 NOTES = {
+    "dev_rsum_": "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the "
+    "mean over its batches",
     watching.CONTRAST[0]: "of each epoch the mean contrastive loss; where captions are decoded also the "
     "mean reconstruction loss, and with a bound the multiplier at its end",
     "mined_by": "the seconds are those of the second round",
@@ -104,49 +106,45 @@ def record_of(
     seed: int,
 ) -> records.Record:
     """Make the record of an arm: of its one system, or of the mean of its members' similarities."""
-    first, data = parts[0], joined(sources)
+    runs, data = [part.run for part in parts], joined(sources)
     scores, (name, digest) = ensemble(*(part.scores for part in parts)), title_of(trainings)
     metrics = evaluate(scores, test.owner) | on_truth(scores, test, data["name"])
     if len(test) == COCO_5K:
         metrics[FIVE_FOLDS] = evaluate(scores, test.owner, 5)["rsum"]
-    metrics["parameters"] = sum(weight.numel() for part in parts for weight in part.run.model.parameters())
+    metrics["parameters"] = sum(weight.numel() for run in runs for weight in run.model.parameters())
     metrics[FIRST_PLACE] = 100 * float((cross_retrieval_ranks(scores, test.owner) == 0).double().mean())
     pool, pairs = f"{len(test)} test pictures", [found for part in parts for found in part.pairs]
     if pairs:
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), sideways_captions())
         pool += f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
-    if len(parts) == 1:
-        metrics |= first.metrics
-        notes = [
-            f"best epoch on dev, evaluated on {pool}",
-            "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the "
-            "mean over its batches",
-        ]
+    config: dict[str, Any] = {"members": [run.recipe.portable() for run in runs]}
+    note = f"mean similarity of {len(runs)} systems, evaluated on {pool}; "
+    note += f"seeds {', '.join(str(run.seed) for run in runs)}; the seconds are of all"
+    if len(runs) == 1:
+        metrics |= parts[0].metrics
+        config, data = runs[0].recipe.portable(), runs[0].data | data
         names = (*metrics, *sources[0])
+        notes = [f"best epoch on dev, evaluated on {pool}"]
         notes += [note for begins, note in NOTES.items() if any(one.startswith(begins) for one in names)]
-        entry = records.record_run(first.run, metrics, "; ".join(notes))
-        return replace(entry, config_hash=digest, data=entry.data | sources[0])
+        note = "; ".join(notes)
     return records.record(
         name,
-        config={"members": [part.run.recipe.portable() for part in parts]},
+        config=config,
         config_hash=digest,
         data=data,
         seed=seed,
         metrics=metrics,
-        seconds=sum(part.run.timings["seconds"] for part in parts),
-        note=f"mean similarity of {len(parts)} systems, evaluated on {pool}; "
-        f"seeds {', '.join(str(part.run.seed) for part in parts)}; the seconds are of all",
-        device=first.run.device,
-        precision=first.run.precision,
-        processes=first.run.processes,
+        seconds=sum(run.timings["seconds"] for run in runs),
+        note=note,
+        device=runs[0].device,
+        precision=runs[0].precision,
+        processes=runs[0].processes,
     )
 
 
 def joined(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return a record's entry for the data: one system's, or the name and the entries of all members."""
-    if len(sources) == 1:
-        return sources[0]
-    return {"name": sources[0]["name"], "members": sources}
+    return sources[0] if len(sources) == 1 else {"name": sources[0]["name"], "members": sources}
 
 
 def known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,10 +53,8 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
     truth = truth_of(test, data)
     if truth is None:
         return {}
-    return {
-        "i2t_map_at_r": 100 * map_at_r(scores, truth.T),
-        "t2i_map_at_r": 100 * map_at_r(scores.T, truth),
-    }
+    both = {"i2t": map_at_r(scores, truth.T), "t2i": map_at_r(scores.T, truth)}
+    return {f"{way}_map_at_r": 100 * value for way, value in both.items()}
 
 
 def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -> None:
@@ -107,11 +105,7 @@ def _baseline(data: Dataset) -> dict[str, float]:
 
 
 def _oracle(data: Dataset) -> dict[str, float]:
-    truth = truth_of(data.test, data.name)
-    assert truth is not None
-    dice = torch.Generator().manual_seed(0)
-    drawn = [
-        evaluate(truth.T + 0.5 * torch.rand(truth.T.shape, generator=dice), data.test.owner)
-        for _ in range(DRAWS)
-    ]
+    truth, dice = _truth(data.test.name, len(data.test), data.name).T, torch.Generator().manual_seed(0)
+    ties = (0.5 * torch.rand(truth.shape, generator=dice) for _ in range(DRAWS))
+    drawn = [evaluate(truth + noise, data.test.owner) for noise in ties]
     return {metric: statistics.mean(one[metric] for one in drawn) for metric in drawn[0]}

@@ -172,10 +172,9 @@ class _Runner:
             if self.features != "pixels":
                 kinds += [kind for kind in EXTRACTED if self.opened(kind).feature_kind == kind]
         able = [arm for arm in experiment.arms if experiment.trains_on(arm, data, kinds)]
-        for arm in self.settings.arms:
-            if arm not in able:
-                lack = "their truth is unknown" if experiment.arms[arm].only_false else "they lack features"
-                raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
+        for arm in {*self.settings.arms} - {*able}:
+            lack = "their truth is unknown" if experiment.arms[arm].only_false else "they lack features"
+            raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
         return self.settings.arms or able
 
     def announce(self, systems: Mapping[str, Sequence[System]], seeds: Sequence[int]) -> None:
@@ -183,27 +182,26 @@ class _Runner:
 
         Where something is chosen on dev first, it is as if nothing were recorded yet.
         """
-        fair = self.settings.scale == "fair"
-        seconds: dict[tuple[str, FeatureKind], float] = {}
-        most: dict[tuple[str, FeatureKind], int] = {}
+        fair, log = self.settings.scale == "fair", self.settings.log
+        seconds = cache(lambda key: plan(*of_key[key], seconds=TRIAL_SECONDS).seconds)
+        of_key: dict[str, tuple[Recipe, Dataset]] = {}
+        times: dict[str, int] = {}
         for arm, several in systems.items():
             known = self.experiment.trainings(arm, self.features, lambda one: only_recipe(one, self.changes))
             left = [seed for seed in seeds if fair or not known or not self.recorded(known, seed)]
             if not left:
-                self.settings.log(f"{arm}: recorded already")
+                log(f"{arm}: recorded already")
                 continue
-            times, of_arm = len(left) + (len(tuning.FIRST) if fair else 0), list[float]()
+            each, keys = len(left) + (len(tuning.FIRST) if fair else 0), list[str]()
             for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
-                key = training.recipe.hash(), training.system.features
-                if key not in seconds:
-                    cost = plan(training.recipe, self.dataset(training), seconds=TRIAL_SECONDS)
-                    seconds[key] = cost.seconds
-                most[key] = max(times, most.get(key, 0))
-                of_arm += [seconds[key]] * times
-            count = f"{len(of_arm)} training{'s' if len(of_arm) > 1 else ''}"
-            self.settings.log(f"{arm}: {count}, {duration(sum(of_arm))}")
-        total = duration(sum(most[key] * each for key, each in seconds.items()))
-        self.settings.log(f"in all, counting once what several arms share: {total}")
+                keys.append(f"{training.recipe.hash()} {training.system.features}")
+                of_key[keys[-1]] = training.recipe, self.dataset(training)
+                times[keys[-1]] = max(each, times.get(keys[-1], 0))
+            count = each * len(keys)
+            took = duration(each * sum(map(seconds, keys)))
+            log(f"{arm}: {count} training{'s' if count > 1 else ''}, {took}")
+        total = duration(sum(times[key] * seconds(key) for key in times))
+        log(f"in all, counting once what several arms share: {total}")
 
     def recipe_of(self, system: System) -> Recipe | None:
         """Return a system's recipe; by the scale, the best on dev of several recipes or learning rates."""
@@ -211,29 +209,28 @@ class _Runner:
             return tuning.tuned(system, self.changes, lambda name: self.tune(system, name))
         if self.settings.scale == "lesson" or len(system.recipes) == 1:
             return only_recipe(system, self.changes)
-
-        def rsum_on_dev(recipe: Recipe) -> float:
-            entry = self.record(recipe.name, [Training(recipe, system)], tuning.SEED, for_tuning=True)
-            return max(tuning.development_curve(entry))
-
-        return max(system.at(self.changes), key=rsum_on_dev)
+        return max(system.at(self.changes), key=lambda recipe: self.on_dev(recipe.name, recipe, system))
 
     def tune(self, system: System, name: str) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
-        tried = self.tuned.setdefault((name, system.features, system.negatives, system.times_as_wide), {})
-        if not tuning.still_to_try(tried):
-            return tried
-        title = f"{name} without true negatives" if system.only_false else name
-        while rates := tuning.still_to_try(tried):
-            for rate in rates:
+        key = name, system.features, system.negatives, system.times_as_wide
+        if key not in self.tuned:
+            title = f"{name} without true negatives" if system.only_false else name
+
+            def train(rate: float) -> float:
                 recipe = tuning.at_rate(name, system.changes(self.changes), rate)
-                trainings = [Training(recipe, replace(system, again=0))]
-                entry = self.record(f"{title} at {rate:g}", trainings, tuning.SEED, for_tuning=True)
-                tried[rate] = max(tuning.development_curve(entry))
-                self.trained.clear()
-        rates_tried = ", ".join(f"{rate:g}" for rate in sorted(tried))
-        self.settings.log(f"{title}: learning rate {tuning.best(tried):g}, of {rates_tried}")
-        return tried
+                return self.on_dev(f"{title} at {rate:g}", recipe, replace(system, again=0))
+
+            tried = self.tuned[key] = tuning.search(train)
+            rates_tried = ", ".join(f"{rate:g}" for rate in sorted(tried))
+            self.settings.log(f"{title}: learning rate {tuning.best(tried):g}, of {rates_tried}")
+        return self.tuned[key]
+
+    def on_dev(self, title: str, recipe: Recipe, system: System) -> float:
+        """Train a recipe from the seed for tuning, and return its best rsum on dev."""
+        entry = self.record(title, [Training(recipe, system)], tuning.SEED, for_tuning=True)
+        self.trained.clear()
+        return max(tuning.development_curve(entry))
 
     def record(
         self, title: str, trainings: Sequence[Training], seed: int, *, for_tuning: bool = False
@@ -281,7 +278,7 @@ class _Runner:
 
     def _train(self, training: Training, seed: int) -> Trained:
         data, folder, experiment = self.dataset(training), self._run_folder(training, seed), self.experiment
-        tokenizer = training.recipe.tokenizer(data.train.captions)
+        tokenizer, vectors = self._words(training)
         negatives = self._mine(training, data, seed)
         watch = Watch(folder, (observe_negatives, *([observe_losses] if experiment.follows_losses else [])))
         run = fit_in_rounds(
@@ -290,7 +287,7 @@ class _Runner:
             folder=folder,
             resume=True,
             tokenizer=tokenizer,
-            vectors=None if self.settings.vectors is None else self.settings.vectors(tokenizer),
+            vectors=vectors,
             negatives=negatives,
             callback=watch,
             seed=training.seed(seed),
@@ -327,13 +324,14 @@ class _Runner:
         data = opened(training.system.features)
         return with_boxes(data) if training.recipe.image.boxes else data
 
+    def _words(self, training: Training) -> tuple[Any, Tensor | None]:
+        """Return the tokenizer of a system, and the word vectors that it starts with, if any."""
+        tokenizer = training.recipe.tokenizer(self.dataset(training).train.captions)
+        return tokenizer, self.settings.vectors(tokenizer) if self.settings.vectors else None
+
     def _source(self, training: Training, seed: int) -> dict[str, Any]:
         """Describe what a system is trained on in the form that its record has."""
-        data, vectors = self.dataset(training), self.settings.vectors
-        tokenizer = training.recipe.tokenizer(data.train.captions)
-        found: dict[str, Any] = describe_data(
-            data, tokenizer, None if vectors is None else vectors(tokenizer)
-        )
+        found: dict[str, Any] = describe_data(self.dataset(training), *self._words(training))
         if miner := training.system.miner:
             found["mined_by"] = f"{miner.recipe.name} {miner.digest}, seed {miner.seed(seed)}"
             if training.system.only_false:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vsecore.experiments.compare import Retrieved, Systems
+from vsecore.experiments.compare import FOUND, Kind, Systems, largest_changes
 from vsecore.experiments.comparison import OURS, PAPERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Kind = Literal["captions", "pictures"]
-SHOWN = 5
-"""How many of the first results are shown."""
 Pixels = Callable[[int], np.ndarray]
 """Returns a picture of the split, (H, W, 3), by its row."""
 
@@ -38,16 +35,15 @@ def choose(systems: Systems, kind: Kind, count: int = 4, containing: str = "") -
     split, words = systems.split, containing.lower()
     captions = [row for row, caption in enumerate(split.captions) if words in caption.lower()]
     rows = np.array(captions if kind == "captions" else np.unique(split.owner[captions]), dtype=int)
-    ranks = [np.median([_rank(run, kind) for run in runs], 0)[rows] for runs in systems.runs.values()]
+    ranks = [1 + systems.median_ranks(name, kind)[rows] for name in systems.runs]
     best, worst = (count + 1) // 2, count // 2
     if len(ranks) > 1:
-        gain = np.log((1 + ranks[0]) / (1 + ranks[1]))
-        order = np.argsort(-gain, kind="stable")
-        gained, lost = order[gain[order] > 0][:best], order[gain[order] < 0][::-1][:worst]
-        return [int(row) for row in rows[[*gained, *lost]]]
-    right, order = np.flatnonzero(ranks[0] == 0), np.argsort(-ranks[0], kind="stable")
-    spread = right[np.linspace(0, len(right) - 1, min(best, len(right))).astype(int)] if len(right) else right
-    return [int(row) for row in rows[[*spread, *order[ranks[0][order] > 0][:worst]]]]
+        gained, lost = largest_changes(*ranks[:2])
+        return [int(row) for row in rows[[*gained[:best], *lost[:worst]]]]
+    right, missed = np.flatnonzero(ranks[0] == 1), np.flatnonzero(ranks[0] > 1)
+    spread = np.linspace(0, len(right) - 1, min(best, len(right))).astype(int)
+    hardest = missed[np.argsort(-ranks[0][missed], kind="stable")]
+    return [int(row) for row in rows[[*right[spread], *hardest[:worst]]]]
 
 
 def figure(systems: Systems, kind: Kind, queries: Sequence[int], pixels: Pixels) -> Any:
@@ -65,41 +61,34 @@ def figure(systems: Systems, kind: Kind, queries: Sequence[int], pixels: Pixels)
     from matplotlib.figure import Figure  # takes a second, and only this needs it
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    draw, widths = (_of_caption, [1] * SHOWN) if kind == "captions" else (_of_picture, [1, SHOWN - 1])
     lines = [(query, name, runs[0]) for query in queries for name, runs in systems.runs.items()]
-    height = 2.1 * max(1, len(lines))
+    split, height = systems.split, 2.1 * max(1, len(lines))
     # Room for the lines above pictures, and above the first of them.
     layout = ConstrainedLayoutEngine(h_pad=0.25, rect=(0, 0, 1, 1 - 0.2 / height))
     drawn = Figure(figsize=(9, height), layout=layout)
+    widths = [1] * FOUND if kind == "captions" else [1, FOUND - 1]
     grid = drawn.subplots(max(1, len(lines)), len(widths), squeeze=False, width_ratios=widths)
     for axes in grid.flat:
         axes.set_axis_off()
     for row, (query, name, run) in zip(grid, lines, strict=False):
-        draw(systems, row, query, name, run, pixels)
+        rank, found = 1 + int(run.ranks[kind][query]), run.found[kind][query].tolist()
+        if kind == "captions":
+            title = f"“{split.captions[query]}”\n{name}: its picture is number {rank}"
+            row[0].text(0, 1.06, title, fontsize=9, transform=row[0].transAxes).set_in_layout(False)
+            for axes, picture in zip(row, found, strict=False):
+                _show(axes, pixels(picture), right=picture == split.owner[query])
+        else:
+            _show(row[0], pixels(query), right=False)
+            row[1].set_title(f"{name}: its best caption is number {rank}", loc="left", fontsize=9)
+            for place, caption in enumerate(found):
+                right = split.owner[caption] == query
+                text = textwrap.shorten(f"{'✓' if right else '✗'} {split.captions[caption]}", 90)
+                style = {"fontsize": 9, "color": OURS if right else PAPERS}
+                row[1].text(0, 0.85 - 0.2 * place, text, transform=row[1].transAxes, **style)
     return drawn
 
 
-def _of_caption(systems: Systems, row: Any, query: int, name: str, run: Retrieved, pixels: Pixels) -> None:
-    split, own = systems.split, int(systems.split.owner[query])
-    rank = int(run.t2i[query])
-    title = f"“{split.captions[query]}”\n{name}: its picture is number {rank + 1}"
-    row[0].text(0, 1.06, title, fontsize=9, transform=row[0].transAxes).set_in_layout(False)
-    for axes, found in zip(row, run.pictures_found[query], strict=False):
-        _show(axes, pixels(int(found)), right=found == own)
-
-
-def _of_picture(systems: Systems, row: Any, query: int, name: str, run: Retrieved, pixels: Pixels) -> None:
-    split = systems.split
-    _show(row[0], pixels(query), right=None)
-    row[1].set_title(f"{name}: its best caption is number {int(run.i2t[query]) + 1}", loc="left", fontsize=9)
-    for place, found in enumerate(run.captions_found[query]):
-        right = int(split.owner[found]) == query
-        text = textwrap.shorten(f"{'✓' if right else '✗'} {split.captions[found]}", 90)
-        colour = OURS if right else PAPERS
-        row[1].text(0, 0.85 - 0.2 * place, text, fontsize=9, color=colour, transform=row[1].transAxes)
-
-
-def _show(axes: Axes, picture: np.ndarray, right: bool | None) -> None:
+def _show(axes: Axes, picture: np.ndarray, right: bool) -> None:
     """Show a picture, framed and with a tick if it is right."""
     axes.imshow(picture)
     if right:
@@ -107,7 +96,3 @@ def _show(axes: Axes, picture: np.ndarray, right: bool | None) -> None:
         axes.plot([0, width, width, 0, 0], [0, 0, height, height, 0], color=OURS, linewidth=4, clip_on=False)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         axes.text(0.04, 0.86, "✓", color=OURS, fontsize=14, bbox=box, transform=axes.transAxes)
-
-
-def _rank(run: Retrieved, kind: Kind) -> np.ndarray:
-    return run.t2i if kind == "captions" else run.i2t

@@ -95,10 +95,8 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     `questions` is how many claims of their kind the experiment has. This includes those that cannot be judged
     yet, so that no verdict changes when others are added.
     """
-    raised = [
-        holm([getattr(case, doubt) for case in several], questions)
-        for doubt in ("equal", "beyond", "worse", "not_worse")
-    ]
+    kinds = ("equal", "beyond", "worse", "not_worse")
+    raised = [holm([getattr(case, kind) for case in several], questions) for kind in kinds]
     return [Doubts(case.mean, case.margin, *values) for case, *values in zip(several, *raised, strict=True)]
 
 
@@ -128,7 +126,6 @@ def together(verdicts: Sequence[Verdict]) -> Verdict:
 
     If those that are decided agree, but not all are decided, "undecided".
     """
-    decided = {verdict for verdict in verdicts if verdict != "undecided"}
-    if len(decided) > 1:
+    if len({*verdicts} - {"undecided"}) > 1:
         return "mixed"
-    return verdicts[0] if len(set(verdicts)) == 1 else "undecided"
+    return verdicts[0] if len({*verdicts}) == 1 else "undecided"

@@ -83,35 +83,35 @@ def is_settled(results: Mapping[float, float]) -> bool:
 def still_to_try(
     results: Mapping[float, float], first: Sequence[float] = FIRST, ladder: Sequence[float] = LADDER
 ) -> list[float]:
-    """Return the learning rates to try next: the first ones, then the best one's untried neighbours.
-
-    Args:
-        results: the rsum on dev at each rate that was tried.
-        first: rates that are tried in any case, all on the ladder.
-        ladder: all that can be tried, in order.
-    """
+    """Return the learning rates to try next: the first ones, then the best one's untried neighbours."""
     if missing := [rate for rate in first if rate not in results]:
         return missing
     place = ladder.index(best(results))
     return [rate for rate in ladder[max(place - 1, 0) : place + 2] if rate not in results]
 
 
-def search_rate(around: float, train: Callable[[float], float]) -> dict[float, float]:
-    """Train at half a learning rate, at it and at its double, and on until the best is not at the edge.
+def search(
+    train: Callable[[float], float], first: Sequence[float] = FIRST, ladder: Sequence[float] = LADDER
+) -> dict[float, float]:
+    """Train at the first learning rates, and at others until the best is not at the edge of those tried.
 
     Args:
-        around: the rate to begin with.
         train: trains at a rate, and returns the highest rsum on dev.
+        first: rates that are tried in any case, all on the ladder.
+        ladder: all that can be tried, in order.
 
     Returns:
         The rsum at each rate that was tried; `best` names one.
     """
-    ladder = [around * 2.0**step for step in range(-10, 11)]
     results: dict[float, float] = {}
-    while rates := still_to_try(results, ladder[9:12], ladder):
-        for rate in rates:
-            results[rate] = train(rate)
+    while rates := still_to_try(results, first, ladder):
+        results |= {rate: train(rate) for rate in rates}
     return results
+
+
+def ladder_around(rate: float) -> list[float]:
+    """Return a learning rate with ten doublings on either side of it."""
+    return [rate * 2.0**step for step in range(-10, 11)]
 
 
 def tuned(

@@ -5,19 +5,20 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
 from vsecore.experiments.claims import Claim, claims
-from vsecore.experiments.gates import Shut, Studied
-from vsecore.experiments.ledger import studied
+from vsecore.experiments.gates import Shut
+from vsecore.experiments.ledger import Studied, studied
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
 Judgement = Literal[Verdict, "too small to say", "not tried"]
+Pair = tuple[Studied, Studied]
 
 
 @dataclass(frozen=True)
@@ -70,52 +71,46 @@ def outcomes(
     found = []
     for name, several in by_experiment.items():
         arms = studied(name, data, features, folder=folder)
-        pairs = {claim: _pair(claim, arms, data) for claim in several}
-        first_look = [_first_look(claim, pair, arms, data) for claim, pair in pairs.items()]
-        judged = {
-            one.claim: pair for one in first_look if not one.shut and (pair := pairs[one.claim]) is not None
-        }
-        family = [claim for claim in claims(data=data) if claim.experiment == name]
-        verdicts = _by_measure(judged, family, data)
-        found += [
-            _judged(one, *judged[one.claim], verdicts[one.claim], data) if one.claim in judged else one
-            for one in first_look
-        ]
+        looked_at = [_first_look(claim, arms, data) for claim in several]
+        judged = {one.claim: pair for one, pair in looked_at if pair is not None and not one.shut}
+        verdicts = _by_measure(judged, [one for one in claims(data=data) if one.experiment == name], data)
+        for outcome, pair in looked_at:
+            by_measure = verdicts.get(outcome.claim)
+            if pair is not None and by_measure is not None:
+                verdict, remark = together(list(by_measure.values())), _remark(pair, data)
+                outcome = Outcome(outcome.claim, outcome.differences, (), verdict, by_measure, remark)
+            found.append(outcome)
     return found
 
 
-def _pair(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[Studied, Studied] | None:
-    """Return the arms that a claim compares, where one about a system alone is held against 0."""
-    first, second = arms.get(claim.system), arms.get(claim.against)
-    if first is not None and claim.subject.alone:
-        second = gates.zero(first, data, claim.about)
-    return None if first is None or second is None else (first, second)
+def _first_look(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[Outcome, Pair | None]:
+    """Return a claim with the gates that are shut, and the arms that it compares, if both have records.
 
-
-def _first_look(
-    claim: Claim, pair: tuple[Studied, Studied] | None, arms: Mapping[str, Studied], data: str
-) -> Outcome:
-    """Return the outcome of a claim whose gates may be shut; one that can be judged is judged later."""
+    An arm that a claim is about alone is compared with 0.
+    """
     if never := gates.never(claim, data):
-        return Outcome(claim, {}, [never], "too small to say")
-    if pair is None:
-        untried = " and ".join(arm for arm in claim.arms if arm not in arms)
-        return Outcome(claim, {}, [Shut(f"fair trainings of {untried}", "none yet")], "not tried")
-    by_seed = {measure: differences(*pair, measure) for measure in claim.measures_of(data)}
-    return Outcome(claim, by_seed, gates.shut(*pair, data, claim.when, claim.about), "too small to say")
+        return Outcome(claim, {}, [never], "too small to say"), None
+    if untried := [arm for arm in claim.arms if arm not in arms]:
+        gate = Shut(f"fair trainings of {' and '.join(untried)}", "none yet")
+        return Outcome(claim, {}, [gate], "not tried"), None
+    first = arms[claim.system]
+    second = arms[claim.against] if claim.against else gates.zero(first, data, claim.about)
+    by_seed = {measure: differences(first, second, measure) for measure in claim.subject.measures_on(data)}
+    shut = list(gates.shut(first, second, data, claim.about))
+    return Outcome(claim, by_seed, shut, "too small to say"), (first, second)
 
 
 def _by_measure(
-    judged: Mapping[Claim, tuple[Studied, Studied]], family: Sequence[Claim], data: str
+    judged: Mapping[Claim, Pair], family: Sequence[Claim], data: str
 ) -> dict[Claim, dict[str, Verdict]]:
     """Judge each claim by each measure, with Holm's correction over all claims of its kind in the family."""
     found: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
-    for measure in dict.fromkeys(measure for claim in judged for measure in claim.measures_of(data)):
+    for measure in dict.fromkeys(measure for claim in judged for measure in claim.subject.measures_on(data)):
         for no_worse in (True, False):
             alike = [
                 claim
                 for claim in family
-                if measure in claim.measures_of(data) and (claim.kind == "no worse") == no_worse
+                if measure in claim.subject.measures_on(data) and (claim.kind == "no worse") == no_worse
             ]
             asked = [claim for claim in judged if claim in alike]
             left = corrected([_doubts(claim, *judged[claim], measure) for claim in asked], len(alike))
@@ -127,19 +122,16 @@ def _by_measure(
 def _doubts(claim: Claim, first: Studied, second: Studied, measure: str) -> Doubts:
     margin = claim.subject.margin
     if not claim.subject.absolute:
-        shared = first.seeds & second.seeds
-        margin *= statistics.mean(second.results[measure][seed] for seed in shared)
+        margin *= statistics.mean(second.results[measure][seed] for seed in first.seeds & second.seeds)
     return doubts(differences(first, second, measure), margin)
 
 
-def _judged(
-    outcome: Outcome, first: Studied, second: Studied, by_measure: Mapping[str, Verdict], data: str
-) -> Outcome:
-    weaker, remark = gates.weaker(first, second), ""
-    if gates.above_baseline(weaker, data):
-        remark = "against a baseline that failed" if weaker is second else "but the system itself failed"
-    verdict = together(list(by_measure.values()))
-    return replace(outcome, judgement=verdict, by_measure=by_measure, remark=remark)
+def _remark(pair: Pair, data: str) -> str:
+    """Say which of two arms failed to beat the linear baseline; "": neither."""
+    weaker = gates.weaker(*pair)
+    if not any(gates.below_baseline(weaker, data)):
+        return ""
+    return "against a baseline that failed" if weaker is pair[1] else "but the system itself failed"
 
 
 def differences(first: Studied, second: Studied, measure: str) -> list[float]:
