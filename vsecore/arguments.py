@@ -8,14 +8,14 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
-from vsecore.typed import short, spoken
+from vsecore.typed import sentence, short
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +58,8 @@ class Shape:
                 "not empty"
             )
         sizes.update(zip((axis.removesuffix("*") for axis in axes), x.shape, strict=True))
-        if self.kind == "mask" and x.device.type == "cpu" and not bool(x.any(1).all()):
+        looked_at = self.kind == "mask" and x.device.type == "cpu" and not torch.compiler.is_compiling()
+        if looked_at and not bool(x.any(1).all()):
             row = int((~x.any(1)).nonzero()[0])
             raise ValueError(f"{name} is False in all of row {row}: it must have a True in each")
 
@@ -76,19 +77,19 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         >>> @checked
         ... def scaled(x: Annotated[Tensor, Shape("B D")], by: Positive = 1.0) -> Tensor: ...
         >>> scaled(torch.zeros(2, 3), by=-1)
-        ValueError: by is -1: it must be more than 0
+        ValueError: by is -1: wanted more than 0
     """
     signature = inspect.signature(function)
 
     @functools.cache
-    def checks() -> dict[str, _Check]:  # the names in annotations are known only after the import
+    def checks() -> dict[str, Callable[[str, object, dict[str, int]], None]]:
+        # Only now, since the names in annotations are known only after the import.
         hints = typing.get_type_hints(function, include_extras=True)
-        # Nobody passes a wrong object for a class of ours or torch's.
-        classes = {
-            name for name, hint in hints.items() if inspect.isclass(hint) and hint.__module__ != "builtins"
-        }
         return {
-            name: _Check.read(hints[name]) for name in signature.parameters if name in hints.keys() - classes
+            name: _check_of(hints[name])
+            for name in signature.parameters
+            # Nobody passes a wrong object for a class of ours or torch's.
+            if name in hints and not (inspect.isclass(hints[name]) and hints[name].__module__ != "builtins")
         }
 
     @functools.wraps(function)
@@ -98,41 +99,30 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             given = signature.bind(*args, **kwargs).arguments
             for name, check in checks().items():
                 if name in given:
-                    check.apply(name, given[name], sizes)
+                    check(name, given[name], sizes)
         return function(*args, **kwargs)
 
     return wrapper
 
 
-class _Check(NamedTuple):
-    """What an annotation asks for, and whether None will do."""
+def _check_of(hint: Any) -> Callable[[str, object, dict[str, int]], None]:
+    """Make what checks an argument by its annotation, called with its name, its value and the known sizes."""
+    members = (*typing.get_args(hint), hint)
+    marks = (mark for member in members for mark in getattr(member, "__metadata__", ()))
+    shape = next((mark for mark in marks if isinstance(mark, Shape)), None)
+    adapter = None if shape else TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
 
-    of: Shape | TypeAdapter[Any]
-    optional: bool
-
-    @classmethod
-    def read(cls, hint: Any) -> _Check:
-        members = (*typing.get_args(hint), hint)
-        shapes = (
-            x for member in members for x in getattr(member, "__metadata__", ()) if isinstance(x, Shape)
-        )
-        shape = next(shapes, None)
-        return cls(
-            TypeAdapter(hint, config={"arbitrary_types_allowed": True}) if shape is None else shape,
-            NoneType in members,
-        )
-
-    def apply(self, name: str, value: object, sizes: dict[str, int]) -> None:
-        if value is None and self.optional:
-            return
-        if isinstance(self.of, Shape):
-            self.of.check(name, value, sizes)
+    def check(name: str, value: object, sizes: dict[str, int]) -> None:
+        if shape is not None:
+            if value is not None or NoneType not in members:
+                shape.check(name, value, sizes)
             return
         try:
-            self.of.validate_python(value.item() if isinstance(value, np.generic) else value, strict=True)
+            adapter.validate_python(value.item() if isinstance(value, np.generic) else value, strict=True)
         except ValidationError as error:
-            wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
-            raise ValueError(f"{name} is {short(value)}: it must be {wanted}") from None
+            raise ValueError(sentence(name, error)) from None
+
+    return check
 
 
 def _holds(x: Tensor, kind: str) -> bool:

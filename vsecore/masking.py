@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from vsecore.arguments import Shape
+
 
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> None:
     """Refuse elements that cannot be pooled or attended to.
@@ -21,22 +23,10 @@ def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name:
     Raises:
         ValueError: the shapes or the mask's type are wrong, or a row has no real element.
     """
-    width = "D" if dim is None else str(dim)
-    if x.ndim != 3 or not x.is_floating_point() or (dim is not None and x.shape[2] != dim):
-        raise ValueError(f"{name} must be floating point (B, N, {width}), got {x.dtype} {tuple(x.shape)}")
-    if x.shape[1] == 0:
-        raise ValueError(f"{name} must have at least one element a row, got {tuple(x.shape)}")
-    if mask is None:
-        return
-    if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
-        raise ValueError(
-            f"mask must be bool {tuple(x.shape[:2])} to go with {name} {tuple(x.shape)}, "
-            f"got {mask.dtype} {tuple(mask.shape)}"
-        )
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
-        empty = (~mask.any(1)).nonzero().flatten()
-        if len(empty):
-            raise ValueError(f"mask must leave every row a real element, row {int(empty[0])} has none")
+    sizes = {} if dim is None else {"D": dim}
+    Shape("B* N D").check(name, x, sizes)
+    if mask is not None:
+        Shape("B* N", "mask").check("mask", mask, sizes)
 
 
 def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterable, Sequence
@@ -58,6 +59,8 @@ class Source:
     """Whether the backbone sees each picture's mirror image too."""
     dtype: str = "float16"
     """The type of the features on which the run was trained."""
+    fingerprint: str = ""
+    """Of the backbone with the weights that made those features; "": it is not known."""
 
 
 class Retriever:
@@ -115,31 +118,11 @@ class Retriever:
             FileNotFoundError: the run, the features or the weights are missing.
             ValueError: a file is damaged; or the run was trained on other features, or with other weights.
         """
-        run = load_run(folder)
-        source = Source(
-            run=str(Path(folder).expanduser().resolve()),
-            weights="" if weights is None else str(Path(weights).expanduser().resolve()),
-        )
-        kept_source = Path(source.run) / SOURCE_FILE
-        if run.recipe.features == "pixels":
-            return cls._of_run(run, replace(source, weights=""))
-        if not backbone and features is None and not kept_source.is_file():
-            features = _noted_features(source.run, run)
-        if features is not None:
-            settings = _settings_of(Path(features), run)
-            name = settings.backbone.removesuffix(MIRRORED)
-            mirrored = settings.backbone != name
-            size, dtype = settings.picture_size, settings.dtype
-            source = replace(source, backbone=name, picture_size=size, mirrored=mirrored, dtype=dtype)
-            return cls._of_run(run, source, settings.backbone_sha256)
-        if not backbone and kept_source.is_file():
-            stored: Source = read_json(kept_source, Source)
-            source = replace(stored, run=source.run, recipe="", weights=source.weights or stored.weights)
-            return cls._of_run(run, source)
-        # The boxes of scenes are known from how they were made; your own pictures have none.
-        if not backbone and run.data["name"].startswith("scenes") and run.recipe.features != "region":
-            backbone = NETWORK_OF[run.recipe.features]
-        return cls._of_run(run, replace(source, backbone=backbone))
+        run, place = load_run(folder), Path(folder).expanduser().resolve()
+        source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
+        if weights is not None and run.recipe.features != "pixels":
+            source = replace(source, weights=str(Path(weights).expanduser().resolve()))
+        return cls._of_run(run, source)
 
     @classmethod
     def of_recipe(cls, name: str) -> Self:
@@ -171,15 +154,14 @@ class Retriever:
         return cls.of_recipe(source.recipe) if source.recipe else cls._of_run(load_run(source.run), source)
 
     @classmethod
-    def _of_run(cls, run: Run, source: Source, backbone_sha256: str = "") -> Self:
-        """Build the retriever of a run, whose features a network of this fingerprint made ("": unknown)."""
+    def _of_run(cls, run: Run, source: Source) -> Self:
         model = run.model.to(best_device())
         if not source.backbone:
             return cls(model, run.tokenizer, source.run, source=source)
         weights = Path(source.weights) if source.weights else None
         network = find_backbone(source.backbone, weights, source.picture_size)
         network = MirroredBackbone(network) if source.mirrored else network
-        if backbone_sha256 and network.fingerprint() != backbone_sha256:
+        if source.fingerprint not in ("", network.fingerprint()):
             raise ValueError(
                 f"the weights of {source.backbone} are not those that made the features of {source.run}: "
                 "name their file (--weights)"
@@ -255,10 +237,8 @@ class Retriever:
             ValueError: there are none; one cannot be read as a picture; or the model reads features, and no
                 network that makes them is known.
         """
-        if isinstance(images, str | Path):
-            raise ValueError(f"images is one path ({str(images)!r}): wanted a list of them")
-        if isinstance(images, Image.Image):
-            raise ValueError("images is one picture: wanted a list of them")
+        if isinstance(images, str | Path | Image.Image):
+            raise ValueError(f"images is one picture ({images!r}): wanted a list of them")
         given, parts = list(images), []
         if not given:
             raise ValueError("images is empty: wanted at least one picture")
@@ -321,7 +301,27 @@ def keep_source(source: Source, folder: str | Path) -> None:
         json.dump(asdict(source), file, indent=1)
 
 
-def _settings_of(features: Path, run: Run) -> Settings:
+def _source_of(run: Run, folder: Path, features: str | Path | None, backbone: str) -> Source:
+    """Say with which network a run sees pictures, from what was named, or from what lies in its folder."""
+    if run.recipe.features == "pixels":
+        return Source()
+    if features is not None:
+        return _source_of_features(Path(features), run)
+    if backbone:
+        return Source(backbone=backbone)
+    if (folder / SOURCE_FILE).is_file():
+        kept: Source = read_json(folder / SOURCE_FILE, Source)
+        return kept
+    command = remembered(folder)
+    if command is not None and (Path(command.data) / META).is_file():
+        with contextlib.suppress(ValueError, OSError):  # what was noted is no longer that
+            return _source_of_features(Path(command.data), run)
+    # The boxes of scenes are known from how they were made; your own pictures have none.
+    drawn = run.data["name"].startswith("scenes") and run.recipe.features != "region"
+    return Source(backbone=NETWORK_OF[run.recipe.features] if drawn else "")
+
+
+def _source_of_features(features: Path, run: Run) -> Source:
     """Read how a folder of features was made, after checking that the run was trained on them."""
     dataset = open_precomp(features)
     if run.recipe.image.boxes:
@@ -331,25 +331,19 @@ def _settings_of(features: Path, run: Run) -> Settings:
     meta = features.expanduser() / META
     if not meta.is_file():
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
-    settings: Settings = read_json(meta, Settings)
-    if settings.picture_size is None:
+    made: Settings = read_json(meta, Settings)
+    if made.picture_size is None:
         raise ValueError(
-            f"{features} were made elsewhere, by {settings.backbone}, which cannot look at your own pictures "
+            f"{features} were made elsewhere, by {made.backbone}, which cannot look at your own pictures "
             "here: extract features with vse data extract, and train on them"
         )
-    return settings
-
-
-def _noted_features(folder: str, run: Run) -> Path | None:
-    """Return the folder of features that `vse train` noted in a run's folder, if it is still that."""
-    command = remembered(Path(folder))
-    if command is None or not (Path(command.data) / META).is_file():
-        return None
-    try:
-        _settings_of(Path(command.data), run)
-    except (ValueError, OSError):
-        return None
-    return Path(command.data)
+    return Source(
+        backbone=made.backbone.removesuffix(MIRRORED),
+        picture_size=made.picture_size,
+        mirrored=made.backbone.endswith(MIRRORED),
+        dtype=made.dtype,
+        fingerprint=made.backbone_sha256,
+    )
 
 
 def _holds_features(image: object) -> bool:

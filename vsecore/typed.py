@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -38,37 +39,43 @@ def from_json(what: str, text: bytes | str, kind: Any) -> Any:
 def convert(what: str, value: Any, kind: Any) -> Any:
     """Return a value that has a type as if it came from JSON; a ValueError says what is wrong with it."""
     try:
-        return _reader(kind).validate_json(json.dumps(value), strict=True)
-    except ValidationError as error:
-        wanted = " or ".join(dict.fromkeys(spoken(dict(one)) for one in error.errors()))
-        raise ValueError(f"{what} is {short(value)}: wanted {wanted}") from None
+        text = json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{what} is {short(value)}: wanted something that JSON can express") from error
+    return from_json(what, text, kind)
 
 
 def sentence(what: str, error: ValidationError) -> str:
     """Say the first mistake that pydantic found, with its place within `what`."""
-    first = error.errors()[0]
-    if first["type"] == "json_invalid":
+    first, kind = error.errors()[0], error.errors()[0]["type"]
+    if kind == "json_invalid":
         reason = first.get("ctx", {}).get("error", first["msg"])
         return f"{what} is not JSON ({reason}): get the file again, or write it again"
-    *outer, last = first["loc"] or ("",)
-    if first["type"] == "missing":
-        return f'{_place(what, outer)} lacks the field "{last}"'
-    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f'{_place(what, outer)} has the unknown field "{last}"'
-    if first["type"] == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
+    place = _steps(first)
+    if kind == "missing":
+        return f'{_place(what, place[:-1])} lacks the field "{place[-1]}"'
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f'{_place(what, place[:-1])} has the unknown field "{place[-1]}"'
+    if kind == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
         return f"{what}: {first['ctx']['error']}"
-    alternatives = [one for one in error.errors() if one["loc"][:-1] == first["loc"][:-1]]
-    if last in ("int", "str", "float", "bool"):  # a union, whose members pydantic tries one by one
-        wanted = " or ".join(spoken(dict(one)) for one in alternatives)
-        return f"{_place(what, outer)} is {short(first['input'])}: wanted {wanted}"
-    return f"{_place(what, first['loc'])} is {short(first['input'])}: wanted {spoken(dict(first))}"
+    wanted = dict.fromkeys(_wanted(one) for one in error.errors() if _steps(one) == place)
+    return f"{_place(what, place)} is {short(first['input'])}: wanted {' or '.join(wanted)}"
 
 
-def spoken(mistake: Mapping[str, Any]) -> str:
+def _steps(mistake: Any) -> list[str | int]:
+    """Where a mistake is, without what pydantic adds for the members of a union."""
+    return [step for step in mistake["loc"] if not _MEMBER.match(str(step))]
+
+
+def _place(what: str, steps: list[str | int]) -> str:
+    """Say where a mistake is: ("images", 3, "split") becomes "words.json: images[3].split"."""
+    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return f"{what}: {said.removeprefix('.')}" if said else what
+
+
+def _wanted(mistake: Any) -> str:
     """Say what pydantic wanted, in plain words."""
-    kind, limits = mistake["type"], mistake.get("ctx", {})
+    limits = mistake.get("ctx", {})
     plain = {
         "int": "a whole number",
         "float": "a number",
@@ -87,8 +94,7 @@ def spoken(mistake: Mapping[str, Any]) -> str:
         "literal": f"one of {limits.get('expected')}",
         "value_error": str(limits.get("error")),
     }
-    begun = next((name for name in plain if kind.startswith(name)), None)
-    return mistake["msg"] if begun is None else plain[begun]
+    return next((words for kind, words in plain.items() if mistake["type"].startswith(kind)), mistake["msg"])
 
 
 def short(value: Any) -> str:
@@ -122,17 +128,13 @@ def counted(things: Sequence[object], kind: str) -> str:
     return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown}{more})"
 
 
+_MEMBER = re.compile(
+    r"(int|str|float|bool|none)$|constrained-|function-|(is-instance|literal|list|tuple|dict)\["
+)
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlevel = 2
 _SHORT.maxlist = _SHORT.maxdict = 3
-
-
-def _place(what: str, steps: Any) -> str:
-    """Say where a mistake is: ("images", 3, "split") becomes "words.json: images[3].split"."""
-    named = [step for step in steps if not str(step).startswith("function-")]  # pydantic's own steps
-    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in named)
-    return f"{what}: {said.removeprefix('.')}" if said else what
 
 
 @functools.cache

@@ -167,13 +167,13 @@ def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[dict[str
     return parts, facts.state
 
 
-def load_weights(folder: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give a module the weights that a run's checkpoint holds; a ValueError if they are another module's."""
+def load_weights(what: object, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give a module weights; if they do not fit, a ValueError names what they are from."""
     try:
         module.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{folder / CHECKPOINT} does not fit ({reason}): {START_OVER_HINT}") from error
+        raise ValueError(f"{what} does not fit: it is of another model ({reason})") from error
 
 
 def refuse_to_overwrite(folder: Path | None, resume: bool) -> None:
@@ -187,12 +187,14 @@ def refuse_to_overwrite(folder: Path | None, resume: bool) -> None:
     for path in (folder / CHECKPOINT, folder / RUN):
         if path.exists() and not path.is_file():
             raise ValueError(f"{path} is not a file: name another folder")
-    if (folder / CHECKPOINT).is_file() and not resume:
+    if not (folder / CHECKPOINT).exists():
+        return
+    if not resume:
         raise ValueError(
             f"{folder} holds a run already: resume it (--resume, or resume=True in Python), or choose "
             "another folder (--out, or folder=...)"
         )
-    if (folder / CHECKPOINT).is_file() and not (folder / RUN).is_file():
+    if not (folder / RUN).exists():
         raise ValueError(f"{folder} holds a checkpoint without its {RUN}: {START_OVER_HINT}")
 
 
@@ -206,13 +208,10 @@ def locked(folder: Path | None) -> Iterator[None]:
         BlockingIOError: another process trains in the folder.
     """
     with contextlib.ExitStack() as stack:
-
-        def enter() -> None:
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(files.locked(folder, "is training in", wait=False))
-
-        from_main_process(enter)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = files.locked(folder, "is training in", wait=False)
+            from_main_process(lambda: stack.enter_context(lock))
         yield
 
 
@@ -233,23 +232,22 @@ class RunFolder:
         """Start a run, or bring system and optimizer back to where it stopped; raises what `fit` names."""
         if self.folder is None:
             return State()
-        if (self.folder / RUN).is_file():
-            before = read_identity(self.folder)
+        before = read_identity(self.folder) if (self.folder / RUN).is_file() else None
+        if before is not None:
             if "network" not in before["data"]:  # older runs did not keep it
                 self.identity["data"].pop("network", None)
             compare(self.folder, before, self.identity)
             self.identity["recipe"]["source"] = before["recipe"]["source"]  # it may be said better by now
-        if not (self.folder / CHECKPOINT).is_file():
+        if before is None or not (self.folder / CHECKPOINT).is_file():
             if self.writes:
                 self._begin(self.folder, system.model, tokenizer)
             return State()
-        identity = read_identity(self.folder)
-        check_tokenizer(self.folder, tokenizer, identity)
-        tensors, state = read_checkpoint(self.folder, identity)
+        check_tokenizer(self.folder, tokenizer, before)
+        tensors, state = read_checkpoint(self.folder, before)
         self.best = tensors["best"]
         if self.best:  # seen to fit
-            load_weights(self.folder, system.model, self.best)
-        load_weights(self.folder, system, tensors["system"])
+            load_weights(self.folder / CHECKPOINT, system.model, self.best)
+        load_weights(self.folder / CHECKPOINT, system, tensors["system"])
         moments: dict[int, dict[str, Tensor]] = {}
         for key, moment in tensors["optimizer"].items():
             parameter, _, name = key.partition(".")

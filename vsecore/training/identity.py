@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +30,7 @@ ENCODERS = ("image_encoder", "text_encoder")
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """The data that a run was trained on, see `describe_data`; an older run may lack what has a default."""
+    """The data that a run was trained on, see `describe_data`."""
 
     name: str
     fingerprint: str
@@ -46,7 +46,7 @@ class DataIdentity:
 
 @dataclass(frozen=True)
 class Identity:
-    """The types of what `run.json` holds."""
+    """What `run.json` holds; a run of an older version may lack what has a default."""
 
     recipe: dict[str, Any]
     data: DataIdentity
@@ -113,14 +113,8 @@ def read_identity(folder: Path) -> dict[str, Any]:
     path = folder / RUN
     if not path.is_file():
         raise FileNotFoundError(f"{folder} holds no run (it has no {RUN}): name the folder of a training")
-    identity: Identity = from_json(str(path), path.read_bytes(), Identity)
-    find_parts(folder, identity.parts)
-    content = asdict(identity)
-    if not identity.parts:
-        del content["parts"]
-    for field in fields(DataIdentity):  # as `describe_data` writes them: without what the run did not have
-        if content["data"][field.name] == field.default:
-            del content["data"][field.name]
+    find_parts(folder, from_json(str(path), path.read_bytes(), Identity).parts)
+    content: dict[str, Any] = {"precision": "float32", **json.loads(path.read_bytes())}
     read_recipe(folder, content)
     return content
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from vsecore.data.batches import Batch, make_loader
 from vsecore.data.boxes import with_boxes
@@ -92,7 +91,7 @@ class _Training:
         torch.manual_seed(settings.seed)
         system = System.build(recipe, data, self.tokenizer, settings.vectors)
         if settings.weights is not None:
-            _begin_with(system.model, settings.weights)
+            checkpoints.load_weights("weights", system.model, settings.weights)
         self.system = system.to(self.accelerator.device)
         self.optimizer = make_optimizer(self.system, how)
         self.dev_captions = TokenizedCaptions.encode(self.tokenizer, data.dev.captions)
@@ -261,7 +260,7 @@ def load_run(folder: str | Path) -> Run:
     if not state.best:
         raise FileNotFoundError(f"{folder} holds no finished epoch: {remedy}")
     model = recipe.build(identity["data"]["feature_dim"], tokenizer, architecture=folder)
-    checkpoints.load_weights(folder, model, tensors["best"])
+    checkpoints.load_weights(folder / checkpoints.CHECKPOINT, model, tensors["best"])
     return _run(model.eval(), tokenizer, recipe, identity, state)
 
 
@@ -283,14 +282,6 @@ def _run(model: VSE, tokenizer: Tokenizer, recipe: Recipe, identity: dict[str, A
         device=state.device,
         processes=state.processes,
     )
-
-
-def _begin_with(model: VSE, weights: Mapping[str, Tensor]) -> None:
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"the weights to begin with are those of another model ({reason})") from error
 
 
 def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:

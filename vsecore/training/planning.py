@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from vsecore.arguments import Positive, Whole, checked
-from vsecore.data.files import progress, without_progress
+from vsecore.data.files import without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
@@ -25,12 +25,8 @@ from vsecore.training.distributed import hardware
 from vsecore.training.loop import fit
 from vsecore.training.run import Event
 
-WARMUP_STEPS = 3
-"""The first steps are slower and do not count: memory is taken, caches are filled. If steps take long, only
-the first is left out."""
 PROBED = 256
 """Pictures that are evaluated to know what all of them take."""
-BAR = "{l_bar}{bar}| {n:.0f} of {total:.0f} s"
 TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
 
@@ -99,27 +95,23 @@ class _EnoughError(Exception):
 
 
 class _StepTimer:
-    """A callback that times the steps of a training, and ends it after some seconds, which `bar` shows."""
+    """A callback that times the steps of a training, and ends it after some seconds.
+
+    The first step does not count: it is slower, since memory is taken and caches are filled.
+    """
 
     event: Event
 
-    def __init__(self, seconds: float, bar: Any) -> None:
-        self.seconds, self.bar, self.took = seconds, bar, list[float]()
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.took = seconds, list[float]()
         self._before: float | None = None
-
-    @property
-    def counted(self) -> list[float]:
-        """The seconds of the steps that follow the first ones."""
-        first = next((n for n in range(1, WARMUP_STEPS) if sum(self.took[:n]) >= self.seconds), WARMUP_STEPS)
-        return self.took[first:]
 
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
         if self._before is not None and event.kind == "step":
             self.took.append(time.perf_counter() - self._before)
-        self.event, done = event, sum(self.counted)
-        self.bar.update(min(done, self.seconds) - self.bar.n)
-        if done >= self.seconds:
+        self.event = event
+        if sum(self.took) >= self.seconds:
             raise _EnoughError
         # After an evaluation, what comes next is not a step alone.
         self._before = time.perf_counter() if event.kind == "step" else None
@@ -163,12 +155,10 @@ def plan(
         recipe = replace(recipe, first_round=None)
     tokenizer = recipe.tokenizer(data.train.captions)
     negatives = _some_negatives(data.train) if recipe.learns_offline else None
-    bar = progress(total=seconds, desc=f"trying steps of {recipe.name}", bar_format=BAR)
-    timer = _StepTimer(seconds, bar)
-    with bar, without_progress(), contextlib.suppress(_EnoughError):
+    timer = _StepTimer(seconds)
+    with contextlib.suppress(_EnoughError):
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **options)
-    took = timer.counted or timer.took
-    if not took:
+    if not timer.took:
         raise ValueError("the training ended before two steps: nothing could be timed")
     system, settings = timer.event.system, recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
@@ -178,7 +168,7 @@ def plan(
         device=hardware(next(system.parameters()).device),
         steps=examples // settings.batch_size,
         epochs=settings.epochs,
-        step_seconds=sum(took) / len(took),
+        step_seconds=sum(timer.took) / len(timer.took),
         evaluation_seconds=_seconds_of(evaluate_split, system.model, data.dev, tokenizer),
         memory_bytes=peak_memory(),
         gpu_memory_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
