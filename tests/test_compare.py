@@ -59,6 +59,14 @@ def test_two_systems_of_one_recipe_are_told_apart_by_their_folders(folders, tmp_
     assert list(found.runs) == [f"vsepp_grid_gru ({first})", f"vsepp_grid_gru ({tmp_path})"]
 
 
+def test_a_run_and_what_went_on_from_its_weights_are_two_systems(folders, tmp_path):
+    (folder, run), *_ = folders.items()
+    weights = run.model.state_dict()
+    train(run.recipe, DATA, folder=tmp_path, seed=0, weights=weights, tokenizer=run.tokenizer)
+    found = Systems.read([folder, tmp_path], lambda recipe: DATA)
+    assert list(found.runs) == [f"vsepp_grid_gru ({folder})", f"vsepp_grid_gru ({tmp_path})"]
+
+
 def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
     dice, owner = np.random.default_rng(0), np.repeat(np.arange(40), 3)
 

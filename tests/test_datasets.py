@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from course import datasets
+from course.lesson import Lesson
 from vsecore.data.backbones import Backbone
 
 
@@ -73,13 +74,38 @@ def test_another_picture_under_an_old_name_is_seen(
     np.testing.assert_array_equal(np.delete(after, 1, 0), np.delete(before, 1, 0))
 
 
-def test_sizes_leave_the_first_pictures(album: Callable, weight: dict[str, float]) -> None:
+def test_sizes_leave_the_first_pictures_and_no_other_is_looked_at(
+    album: Callable, weight: dict[str, float]
+) -> None:
     folder = album()
+    (folder / "images" / "train5.jpg").write_text("no picture")
     data = datasets.open_dataset("flickr8k", folder, sizes={"train": 2, "test": 99})
     assert [len(split) for split in (data.train, data.dev, data.test)] == [2, 2, 2]
     for wrong in ({"train": 0}, {"train": 2.5}, {"val": 3}):
         with pytest.raises(ValueError, match="sizes"):
             datasets.open_dataset("flickr8k", folder, sizes=wrong)
+
+
+def test_regions_lie_beside_the_pictures_that_they_are_of(
+    album: Callable, weight: dict[str, float], tmp_path: Path
+) -> None:
+    folder, lesson = album(), Lesson("smoke", "flickr8k", tmp_path, 0)
+    assert lesson.regions_or_grid() == "grid"
+    cells = datasets.open_dataset("flickr8k", folder)
+    (folder / "regions").mkdir()
+    for name in ("train", "dev", "test"):
+        split = getattr(cells, name)
+        np.save(folder / "regions" / f"{name}_ims.npy", np.asarray(split.pictures))
+        (folder / "regions" / f"{name}_caps.txt").write_text("".join(f"{line}\n" for line in split.captions))
+        boxes = np.tile(np.float32([8, 6, 40, 30]), (*split.pictures.shape[:2], 1))
+        np.save(folder / "regions" / f"{name}_boxes.npy", boxes)
+    lesson = Lesson("smoke", "flickr8k", folder, 0)
+    assert lesson.regions_or_grid() == "region"
+    regions = lesson.dataset("region")
+    assert regions.feature_kind == "region" and regions.test.captions == cells.test.captions
+    width, height = Image.open(datasets.picture_files(folder, "test")[1]).size
+    seen = lesson.seen(regions, "test", 1)
+    np.testing.assert_allclose(seen.boxes[0], [8 / width, 6 / height, 40 / width, 30 / height])
 
 
 def test_weights_that_are_asked_for_are_not_replaced_by_others(

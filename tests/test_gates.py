@@ -6,7 +6,7 @@ import pytest
 
 from studies import LEVEL, RATES, RIDGE, SIX, ridge, study
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, outcomes
+from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, outcomes, verdicts
 from vsecore.experiments.claims import MARGIN, RETRIEVAL
 from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.printed import printed_sums
@@ -39,6 +39,12 @@ SECOND = arm(WORSE, name="second")
 def shut(first, second, data="small", about="both ways"):
     """The names of the gates that are shut."""
     return [one.gate for one in gates.shut(first, second, data, about)]
+
+
+def test_systems_are_paired_by_their_seeds():
+    first = arm({0: 310.0, 1: 320.0, 2: 330.0})
+    second = arm({1: 300.0, 2: 301.0, 3: 900.0}, name="second")
+    assert verdicts.differences(first, second, "rsum") == [20.0, 29.0]
 
 
 # ---------------------------------------------------------------- gates

@@ -14,7 +14,7 @@ from vsecore import scenes
 from vsecore.arguments import Count, checked
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.feature_folder import META
-from vsecore.data.features import extract, open_precomp
+from vsecore.data.features import extract, holds_features, open_precomp
 from vsecore.data.files import cache_folder
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import open_picture
@@ -27,6 +27,7 @@ DatasetName = Literal["scenes", "flickr8k", "flickr30k", "coco"]
 DATASETS: tuple[DatasetName, ...] = get_args(DatasetName)
 Sizes = dict[Literal["train", "dev", "test"], Count]
 # For photographs without extracted features: small enough for a laptop, by their names in timm.
+REGIONS = "regions"
 BACKBONES: dict[FeatureKind, str] = {"grid": "mobilenetv2_100", "patch": "vit_tiny_patch16_224"}
 
 
@@ -46,7 +47,8 @@ def open_dataset(
 
     Args:
         name: one of `DATASETS`.
-        root: for photographs, the folder of features, or of pictures and captions.
+        root: for photographs, the folder of features, or of pictures and captions. Beside these, a folder
+            `regions` may hold features of a detector's regions for the same pictures.
         features: what an element is, "grid", "region" or "patch".
         sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all of its
             pictures (scenes have 4000, 500 and 1000).
@@ -62,7 +64,11 @@ def open_dataset(
     if root is None:
         raise ValueError(f"root is missing: name the folder of {name}")
     root = Path(root).expanduser()
-    dataset = open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features)
+    if features == "region" and has_regions(root):
+        root /= REGIONS
+    dataset = (
+        open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features, sizes)
+    )
     if dataset.feature_kind != features:
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
     asked = {name: getattr(dataset, name) for name in sizes}
@@ -93,6 +99,25 @@ def open_backbone(name: DatasetName, root: Path | None = None, *, features: Feat
     return load_backbone(BACKBONES[features] if weights is None else MOBILENET, weights)
 
 
+def has_regions(root: Path | None) -> bool:
+    """Whether there are regions: of the scenes (None) always, of photographs if their folder has them."""
+    return root is None or holds_features(root / REGIONS)
+
+
+def region_boxes(root: Path, split: str, row: int) -> np.ndarray:
+    """The boxes of a photograph's regions, (N, 4) left, top, right, bottom, as shares of its sides.
+
+    Raises:
+        ValueError: the folder of regions holds no boxes.
+    """
+    file = root / REGIONS / f"{split}_boxes.npy"
+    if not file.is_file():
+        raise ValueError(f"{file} is missing: without boxes, regions cannot be shown")
+    width, height = open_picture(picture_files(root, split)[row]).size
+    shares: np.ndarray = np.load(file, mmap_mode="r")[row] / (width, height, width, height)
+    return shares
+
+
 def picture_files(root: Path, split: str) -> list[Path]:
     """List the picture files of a split of photographs, in the order of its rows."""
     return load_karpathy(root)[split].files
@@ -107,13 +132,18 @@ def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
     return [np.asarray(open_picture(file).resize((size, size))) for file in files]
 
 
-def _extracted(name: DatasetName, root: Path, features: FeatureKind) -> Dataset:
-    """Extract features of a folder of photographs into the cache, unless they are there."""
+def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Sizes) -> Dataset:
+    """Extract features of a folder of photographs, of no more than is asked for, once."""
     if features not in BACKBONES:
         raise ValueError(
-            f"features is 'region' and {root} holds pictures: a detector's regions come as extracted features"
+            f"features is 'region' and {root} holds pictures: a detector's regions come as extracted "
+            f"features, in a folder {REGIONS!r} beside them"
         )
-    splits, network = load_karpathy(root), open_backbone(name, root, features=features)
+    network = open_backbone(name, root, features=features)
+    splits = {
+        part: split.subset(min(sizes.get(part, len(split.files)), len(split.files)))
+        for part, split in load_karpathy(root).items()
+    }
     # Named by what they are made from: other pictures, captions or weights give other features.
     sources = [
         str(root.resolve()),

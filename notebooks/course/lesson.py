@@ -20,7 +20,15 @@ import torch
 from pydantic import Field
 
 from course.attention import Seen
-from course.datasets import DatasetName, Sizes, open_dataset, picture_files, read_pixels
+from course.datasets import (
+    DatasetName,
+    Sizes,
+    has_regions,
+    open_dataset,
+    picture_files,
+    read_pixels,
+    region_boxes,
+)
 from course.meanings import why_unread
 from course.wording import table
 from vsecore import records, scenes, threads
@@ -91,6 +99,10 @@ class Lesson:
         sizes = cast(Sizes, SMOKE_SIZES) if self.tier == "smoke" else None
         return open_dataset(self.data, self.data_root, features=features, sizes=sizes)
 
+    def regions_or_grid(self) -> FeatureKind:
+        """Return "region" if the data have regions, else "grid": boxes of photographs need a detector."""
+        return "region" if has_regions(self.data_root) else "grid"
+
     def test_split(self, features: FeatureKind = "grid") -> Split:
         """Open the test split alone: of the scenes, that saves drawing what is trained on."""
         if self.data != "scenes":
@@ -116,13 +128,14 @@ class Lesson:
             row: which of the split's pictures.
 
         Raises:
-            ValueError: regions of photographs, whose boxes are not kept.
+            ValueError: regions of photographs without boxes.
         """
         boxes = None
         if dataset.feature_kind == "region":
-            if self.data != "scenes":
-                raise ValueError(f"dataset has regions of {self.data}: their boxes are not kept")
-            boxes = boxes_of(scenes.pictures(split, self._count(split))[row].scene) / SIDE
+            if self.data_root is not None:
+                boxes = region_boxes(self.data_root, split, row)
+            else:
+                boxes = boxes_of(scenes.pictures(split, self._count(split))[row].scene) / SIDE
         return Seen.of_row(getattr(dataset, split), row, self.pictures(split, [row])[0], boxes)
 
     def true_of(

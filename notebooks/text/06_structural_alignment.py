@@ -51,7 +51,7 @@ from vsecore.recipes import get
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 row = 21  # of the development split's captions
 enough, brief = lesson.pick(smoke=(5, 2), lesson=(80, 20), full=(1500, 300))  # steps
 system(lit="learn")

@@ -50,7 +50,7 @@ from vsecore.training import encode
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 row, caption = 16, "A plane, a bicycle and an umbrella at the park."  # of the test split
 system(lit="compare")
 

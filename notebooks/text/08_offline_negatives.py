@@ -48,7 +48,7 @@ from vsecore.training import encode
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 quick = {"dim": 128, "text.encoder.word_dim": 64}
 short = {"epochs": 2, "learning_rate": 2e-3, "warmup_steps": 0, "schedule": "cosine"}
 quick |= {f"training.{name}": value for name, value in short.items()}

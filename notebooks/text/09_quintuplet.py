@@ -51,7 +51,7 @@ from vsecore.training import fit, score_split
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 sizes = lesson.pick(smoke=(300, 50, 100), lesson=(1000, 300, 500), full=(4000, 500, 1000))
 near = {"features": features, "near_duplicates": 0.5}
 dataset = scenes.load(*sizes, **near) if data == "scenes" else lesson.dataset(features)

@@ -71,7 +71,7 @@ small |= {f"training.{name}": value for name, value in short.items()}
 size = lesson.pick(smoke=small, lesson=small, full={})
 count = lesson.pick(smoke=300, lesson=2000, full=10**6)  # pictures to learn from
 kinds = {"R": "region", "G": "grid", "P": "patch"}
-if data != "scenes":  # regions of photographs would need a detector
+if lesson.regions_or_grid() == "grid":
     del kinds["R"]
 datasets = {kind: lesson.dataset(features) for kind, features in kinds.items()}
 

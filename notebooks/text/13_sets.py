@@ -50,7 +50,7 @@ from vsecore.training import encode, fit
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
 AMBIGUITY = 0.8
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 sizes = lesson.pick(smoke=(120, 40, 20), lesson=(600, 150, 20), full=(4000, 500, 1000))
 pictures = lesson.pick(smoke=100, lesson=500, full=1000)
 epochs = lesson.pick(smoke=1, lesson=3, full=20)

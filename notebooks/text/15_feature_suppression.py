@@ -55,7 +55,7 @@ from vsecore.training.system import System
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 if data == "scenes":
     sizes = lesson.pick(smoke=(64, 40, 40), lesson=(320, 100, 100), full=(4000, 500, 1000))
     dataset = scenes.load(*sizes, features=features)

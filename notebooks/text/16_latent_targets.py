@@ -53,7 +53,7 @@ from vsecore.training import encode, fit, score_split
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-features = "region" if data == "scenes" else "grid"  # boxes of photographs need a detector
+features = lesson.regions_or_grid()
 sizes = lesson.pick(smoke=(40, 30, 30), lesson=(320, 100, 100), full=(4000, 500, 1000))
 if data == "scenes":
     dataset = scenes.load(*sizes, features=features)

@@ -67,7 +67,7 @@ device, probing = lesson.pick(smoke=("cpu", 0.2), lesson=("cpu", 1.0), full=("au
 share = lesson.pick(smoke=0.002, lesson=0.008, full=0.05)
 epochs = lesson.pick(smoke=1, lesson=2, full=2)
 size = lesson.pick(smoke=32, lesson=192, full=192)
-kind = "region" if data == "scenes" else "grid"  # regions of photographs need a detector
+kind = lesson.regions_or_grid()
 learned_from = lesson.pick(smoke=200, lesson=1500, full=10**6)
 
 # %% [markdown]

@@ -58,7 +58,11 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Systems:
-    """The runs of some systems on one split; runs of the same recipe are seeds of one system."""
+    """The runs of some systems on one split.
+
+    Runs of the same recipe are seeds of one system; those that began with another run's weights are a system
+    of their own.
+    """
 
     runs: dict[str, list[Retrieved]]
     """By the system's name: that of its recipe, with the folder of its first run where two share a name."""
@@ -84,27 +88,27 @@ class Systems:
             ValueError: fewer systems, a seed twice, other pictures or captions than the
                 first's, or features of another network than a run reads.
         """
-        by_hash: dict[str, list[Retrieved]] = defaultdict(list)
-        places: dict[str, Path] = {}
+        found: dict[tuple[str, bool], list[Retrieved]] = defaultdict(list)
+        places: dict[tuple[str, bool], Path] = {}
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
-            data, digest = open_data(run.recipe), run.recipe.hash()
+            data, system = open_data(run.recipe), (run.recipe.hash(), bool(run.data.get("weights")))
             check_features(folder, run.data, data.name, data)
             part: Split = getattr(data, split)
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
-            if run.seed in [known.seed for known in by_hash[digest]]:
+            if run.seed in [known.seed for known in found[system]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
-            by_hash[digest].append(Retrieved.of(run, part))
-            places.setdefault(digest, folder)
-        if first is None or len(by_hash) < least:
+            found[system].append(Retrieved.of(run, part))
+            places.setdefault(system, folder)
+        if first is None or len(found) < least:
             raise ValueError("one system is not enough: name runs of two recipes or more")
-        names = [several[0].recipe.name for several in by_hash.values()]
+        names = [several[0].recipe.name for several in found.values()]
         runs = {
-            name if names.count(name) == 1 else f"{name} ({places[digest]})": several
-            for name, (digest, several) in zip(names, by_hash.items(), strict=True)
+            name if names.count(name) == 1 else f"{name} ({places[system]})": several
+            for name, (system, several) in zip(names, found.items(), strict=True)
         }
         return cls(runs, first)
 

@@ -129,10 +129,11 @@ def _give_alt_text(cell: dict[str, Any]) -> None:
 
 
 def _give_facts(cell: dict[str, Any]) -> None:
-    """Write below an exercise's title what it asks for, how hard it is and how long it takes."""
+    """Write below an exercise's title its key, the one that Lab and grader know, and what it asks for."""
     if cell["cell_type"] == "markdown":
         cell["source"] = _EXERCISE.sub(
-            lambda found: f"{found[0]}\n{facts_of(key_of_label(found['label']))}\n", "".join(cell["source"])
+            lambda found: f"{found[0]}:nonumber:\n\n{facts_of(key_of_label(found['label']))}\n",
+            "".join(cell["source"]),
         )
 
 

@@ -129,17 +129,18 @@ def _week(parts: list[str], plans: dict[str, LessonPlan]) -> str:
 
 def _hints_list(plans: dict[str, LessonPlan]) -> str:
     lines = []
-    for plan in plans.values():
-        lines += [f"### {plan.title}", ""] if plan.exercises else []
+    for plan in filter(lambda plan: plan.exercises, plans.values()):
+        lines += [f"::::{{dropdown}} {plan.title}", ""]
         for key, task in plan.exercises.items():
             minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
             lines += [f"**{_quoted(task.title)}** (`{key}`; {task.kind}, about {minutes}, {points})", ""]
             lines += [f"- Often: {_quoted(mistake.hint)}" for mistake in task.mistakes]
             lines += [f"- Point {point}: {_quoted(trial.hint)}" for point, trial in enumerate(task.trials, 1)]
             lines += [""]
+        lines += ["::::", ""]
     return "\n".join(lines).rstrip()
 
 
 def _quoted(text: str) -> str:
-    """Plain words as Markdown that shows just these words."""
-    return re.sub(r"([\\`*_{}\[\]<>$|#~])", r"\\\1", text)
+    """Plain words as Markdown that shows just these words, and as code what stands between backticks."""
+    return re.sub(r"(`[^`]+`)|([\\`*_{}\[\]<>$|#~])", lambda one: one[1] or f"\\{one[2]}", text)
