@@ -15,13 +15,14 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from pydantic import ConfigDict
 
+from vsecore import __version__
 from vsecore.arguments import Finite
 from vsecore.data.files import read_json, read_text, write_atomically
 from vsecore.memory import peak_memory
@@ -32,8 +33,7 @@ from vsecore.training.distributed import hardware
 from vsecore.training.identity import digest
 from vsecore.typed import from_json, short
 
-PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
-PUBLISHED = assets() / "published.json"
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))  # what an rsum adds up
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
@@ -164,7 +164,11 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
         cpus=os.cpu_count() or 1,
         commit=commit,
         dirty=dirty,
-        versions={"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        versions={
+            "python": platform.python_version(),
+            "vsecore": __version__,
+            **{package: version(package) for package in PACKAGES},
+        },
         date=datetime.now(UTC).date().isoformat(),
         **facts,
     )
@@ -252,14 +256,10 @@ class Published:
         return f"{self.pretraining_pairs / 1e6:,g} million" if self.pretraining_pairs else "0"
 
 
+@functools.cache
 def published() -> list[Published]:
     """Read what papers report, from `assets/published.json`; a ValueError names a damaged entry."""
-    return list(_published(PUBLISHED))
-
-
-@functools.cache
-def _published(path: Path) -> list[Published]:
-    rows: list[Published] = read_json(path, list[Published])
+    rows: list[Published] = read_json(assets() / "published.json", list[Published])
     return rows
 
 
@@ -270,17 +270,11 @@ def _code() -> tuple[str, bool]:
         return "", False
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        return subprocess.check_output(
+            ["git", "-C", str(root), *arguments], text=True, stderr=subprocess.DEVNULL
+        )
 
     try:
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *SOURCES))
-    except FileNotFoundError:  # git is not installed
+        return git("rev-parse", "HEAD").strip(), bool(git("status", "--porcelain", "--", *SOURCES).strip())
+    except (FileNotFoundError, subprocess.CalledProcessError):  # no git, or one that does not own the folder
         return "", False
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # used without being installed
-        return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -132,7 +132,7 @@ Precision = Annotated[
 ]
 
 
-def read_settings(pairs: list[str] | None) -> dict[str, str]:
+def read_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Read repeated --set NAME=VALUE options; a ValueError names one without an equals sign."""
     settings = {}
     for pair in pairs or ():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,8 @@ from vsecore.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from vsecore.data.splits import Split
@@ -112,10 +115,10 @@ def train(
         recipe=recipe,
         settings=tuple(settings or ()),
         data=data,
-        vectors=None if vectors is None else str(vectors),
-        negatives=None if negatives is None else str(negatives),
+        vectors=_text(vectors),
+        negatives=_text(negatives),
         targets=targets,
-        init=None if init is None else str(init),
+        init=_text(init),
         seed=seed,
         precision=precision,
     )
@@ -123,12 +126,13 @@ def train(
         out = Path(recipe)
         command = command.over(_noted(out))
     how = {"workers": workers, "device": device, "save_every": save_every}
-    if tune:
-        trained = _tune(command, out, resume, how, tensorboard)
-    else:
-        trained = _train(command, out, resume, how, tensorboard)
+    trained = (_tune if tune else _train)(command, out, resume, how, tensorboard)
     if is_main_process():  # only one process prints and writes
         _report(trained, device, record)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _noted(folder: Path) -> Command:
@@ -178,13 +182,7 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
     return done[best(results)]
 
 
-def _train(
-    command: Command,
-    out: Path | None,
-    resume: bool,
-    how: dict[str, Any],
-    tensorboard: bool,
-) -> _Done:
+def _train(command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool) -> _Done:
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
     from vsecore.data.known_words import Known, warnings_of
     from vsecore.data.sentence_targets import MODEL, with_targets
@@ -210,11 +208,13 @@ def _train(
         typer.echo(f"warning: {warning}", err=True)
     word_vectors, coverage = _word_vectors(command, tokenizer, chosen)
     negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
-    _advise(folder, resume)
-    logs = [
-        TensorBoardLog(place / "tensorboard") if tensorboard else None
-        for place in (folder, folder / FIRST_ROUND)
-    ]
+    rounds = {"": folder, "first round, ": folder / FIRST_ROUND}
+    _advise(list(rounds.values()), resume)
+    keep = cache(partial(command.keep, folder))  # as soon as there is a run
+    last, first = (
+        partial(_follow, keep, prefix, TensorBoardLog(place / "tensorboard") if tensorboard else None)
+        for prefix, place in rounds.items()
+    )
     run = fit_in_rounds(
         chosen,
         dataset,
@@ -224,13 +224,42 @@ def _train(
         vectors=word_vectors,
         negatives=negatives or None,
         weights=None if begun is None else begun.model.state_dict(),
-        callback=_Following(command, folder, logs[0]),
-        first_callback=_Following(command, folder, logs[1], "first round, "),
+        callback=last,
+        first_callback=first,
         seed=command.seed,
         precision=command.precision,
         **how,
     )
     return _Done(run, dataset.test, folder, coverage)
+
+
+def _follow(keep: Callable[[], None], prefix: str, log: TensorBoardLog | None, event: Event) -> None:
+    """Keep the command with the run, print each epoch's metrics, and log what TensorBoard shows."""
+    from vsecore.training.distributed import is_main_process
+
+    if not is_main_process():
+        return
+    keep()
+    if event.metrics is not None:
+        typer.echo(f"{prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+    if log is not None:
+        log(event)
+
+
+def _advise(places: list[Path], resume: bool) -> None:
+    """Say how to go on if the training is stopped, and whether there is anything to resume."""
+    from vsecore.training.checkpoints import CHECKPOINT
+    from vsecore.training.distributed import is_main_process
+
+    def begun() -> bool:
+        return any((place / CHECKPOINT).is_file() for place in places)
+
+    if resume and not begun() and is_main_process():
+        typer.echo(
+            f"note: {places[0]} holds no run to resume, so this one starts from the beginning", err=True
+        )
+    again = "nothing was saved yet, so start again with the same command"
+    stopping.advise(lambda: "continue with --resume" if begun() else again)
 
 
 def _chosen(command: Command) -> tuple[Recipe, Run | None]:
@@ -242,7 +271,7 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
         raise ValueError("no recipe is named: vse recipes lists them (or --init RUN, or --resume RUN)")
     begun = None if command.init is None else load_run(command.init)
     recipe = get(command.recipe) if command.recipe or begun is None else begun.recipe
-    recipe = recipe.override(read_settings(list(command.settings)))
+    recipe = recipe.override(read_settings(command.settings))
     for option, given, read in (
         ("--negatives", command.negatives, recipe.learns_offline),
         ("--targets", command.targets, recipe.predicts_targets),
@@ -252,6 +281,22 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
                 f"{option} is given, but no loss of recipe {recipe.name} reads them; leave it out"
             )
     return recipe, begun
+
+
+def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:
+    """Load word vectors, if any are asked for, and say how many of the words they have."""
+    from vsecore.data.vocabulary import Vocabulary
+    from vsecore.data.word_vectors import load_vectors
+
+    if command.vectors is None:
+        return None, ""
+    if not isinstance(tokenizer, Vocabulary):
+        raise ValueError(
+            f"--vectors is given, but recipe {recipe.name} has word pieces of its own; leave it out"
+        )
+    vectors, report = load_vectors(Path(command.vectors), tokenizer, command.seed)
+    typer.echo(f"word vectors: {report}")
+    return vectors, f"; word vectors: {report}"
 
 
 def _report(trained: _Done, device: str, record: Path | None) -> None:
@@ -271,67 +316,8 @@ def _report(trained: _Done, device: str, record: Path | None) -> None:
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:
         note = f"best epoch on dev, evaluated on {len(test)} test pictures, split {test.names_digest()}"
-        typer.echo(
-            f"record: {records.write(records.record_run(run, metrics, note + trained.coverage), record)}"
-        )
-
-
-def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:
-    """Load word vectors, if any are asked for, and say how many of the words they have."""
-    from vsecore.data.vocabulary import Vocabulary
-    from vsecore.data.word_vectors import load_vectors
-
-    if command.vectors is None:
-        return None, ""
-    if not isinstance(tokenizer, Vocabulary):
-        raise ValueError(
-            f"--vectors is given, but recipe {recipe.name} has word pieces of its own; leave it out"
-        )
-    vectors, report = load_vectors(Path(command.vectors), tokenizer, command.seed)
-    typer.echo(f"word vectors: {report}")
-    return vectors, f"; word vectors: {report}"
-
-
-@dataclass
-class _Following:
-    """What follows a training: prints each epoch's metrics, and logs what TensorBoard shows.
-
-    Only one of several processes does. The command is kept with the run once there is one.
-    """
-
-    command: Command
-    folder: Path
-    log: TensorBoardLog | None
-    prefix: str = ""
-    kept: bool = False
-
-    def __call__(self, event: Event) -> None:
-        from vsecore.training.distributed import is_main_process
-
-        if not is_main_process():
-            return
-        if not self.kept:
-            self.command.keep(self.folder)
-            self.kept = True
-        if event.metrics is not None:
-            typer.echo(f"{self.prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
-        if self.log is not None:
-            self.log(event)
-
-
-def _advise(folder: Path, resume: bool) -> None:
-    """Say how to go on if the training is stopped, and whether there is anything to resume."""
-    from vsecore.training.checkpoints import CHECKPOINT
-    from vsecore.training.distributed import is_main_process
-    from vsecore.training.rounds import FIRST_ROUND
-
-    def begun() -> bool:
-        return any((place / CHECKPOINT).is_file() for place in (folder, folder / FIRST_ROUND))
-
-    if resume and not begun() and is_main_process():
-        typer.echo(f"note: {folder} holds no run to resume, so this one starts from the beginning", err=True)
-    again = "nothing was saved yet, so start again with the same command"
-    stopping.advise(lambda: "continue with --resume" if begun() else again)
+        entry = records.record_run(run, metrics, note + trained.coverage)
+        typer.echo(f"record: {records.write(entry, record)}")
 
 
 def mine(
@@ -383,12 +369,9 @@ def plan(
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(read_settings(settings))
-    shape = None
-    if data in PICTURES:
-        if chosen.features == "pixels":
-            raise ValueError(f"--data is {data}, and {recipe} reads pixels: name a folder of photographs")
-        shape = Shape.of(data, chosen.features)
-    dataset = open_for(chosen, data) if shape is None else rehearsal(shape)
+    if data in PICTURES and chosen.features == "pixels":
+        raise ValueError(f"--data is {data}, and {recipe} reads pixels: name a folder of photographs")
+    dataset = rehearsal(Shape.of(data, chosen.features)) if data in PICTURES else open_for(chosen, data)
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():
