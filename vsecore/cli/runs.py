@@ -369,9 +369,12 @@ def plan(
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(read_settings(settings))
-    if data in PICTURES and chosen.features == "pixels":
+    if data not in PICTURES:
+        dataset = open_for(chosen, data)
+    elif chosen.features == "pixels":
         raise ValueError(f"--data is {data}, and {recipe} reads pixels: name a folder of photographs")
-    dataset = rehearsal(Shape.of(data, chosen.features)) if data in PICTURES else open_for(chosen, data)
+    else:
+        dataset = rehearsal(Shape.of(data, chosen.features))
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():

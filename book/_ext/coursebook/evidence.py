@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import matplotlib.pyplot as plt
 from jinja2 import Template
@@ -56,11 +57,10 @@ def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
         ValueError: a record or a claim is damaged, or the experiments of a paper have different worlds.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rules = Template((ROOT / "book" / "evidence" / "verdicts.md").read_text(encoding="utf-8"))
     numbers = {"rates": len(FIRST), "seeds": SEEDS["scenes"], "seeds_of_photographs": SEEDS_ELSEWHERE}
     shares = {"levelled": LEVELLED, "margin": MARGIN, "loss_margin": LOSS_MARGIN}
     numbers |= {name: round(100 * share) for name, share in shares.items()}
-    (folder / "verdicts.md").write_text(rules.render(numbers) + "\n", encoding="utf-8")
+    (folder / "verdicts.md").write_text(_template("verdicts.md").render(numbers) + "\n", encoding="utf-8")
     (folder / "published.md").write_text(comparators() + "\n", encoding="utf-8")
     for work in WORKS:
         (folder / f"{work}.md").write_text(page(work, kept, folder), encoding="utf-8")
@@ -93,6 +93,10 @@ class Findings:
             dict([("scenes", entry.metrics["rsum"]) for entry in found if entry.data["name"] in worlds]),
         )
 
+    def trained(self, data: str) -> bool:
+        """Whether anything is trained on some data."""
+        return any(self.fair[data].values())
+
 
 def page(work: str, kept: Path, figures: Path) -> str:
     """Return a paper's page in MyST Markdown, and draw its figures.
@@ -103,7 +107,6 @@ def page(work: str, kept: Path, figures: Path) -> str:
         figures: where the figures go.
     """
     paper, found = WORKS[work], Findings.read(work, kept)
-    taught = ", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks)
     differences = [
         statistics.mean(outcome.differences.get("rsum") or [math.nan])
         for data, rests_on in (("scenes", paper.rests_on), ("flickr8k", paper.on_photographs))
@@ -111,24 +114,36 @@ def page(work: str, kept: Path, figures: Path) -> str:
         for outcome in found.outcomes[data]
         if outcome.claim.statement == statement
     ]
-    parts = [
-        f"# {paper.title}",
-        paper.summary.format(*differences) if _any(found.fair) else "No training is recorded yet.",
-        verdict_counts(found.outcomes),
-        f"The claims are those of {{cite:t}}`{paper.cited}`; {taught} teach the methods. Our systems are "
-        "smaller than the papers' and see less data, so that only differences can be compared, not sums. "
-        "Building the book makes this page from the records of the trainings: "
-        "[how a verdict comes about](verdicts.md). Sums of many systems are on the page "
-        "[what papers report](published.md).",
-        *(_asked(name, found, figures) for name in BY_WORK[work]),
-        _departures(work),
-        still_open(found),
+    differ = [[one.place, one.printed, one.released, one.here] for one in departures(work)]
+    misprints = [
+        [row.system, row.data, row.misprint, row.read_in]
+        for row in records.published()
+        if row.misprint and paper.source in row.read_in
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    text = _template("paper.md.jinja").render(
+        paper=paper,
+        summary=paper.summary.format(*differences) if any(map(found.trained, DATA)) else "",
+        counts=verdict_counts(found.outcomes),
+        taught=", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks),
+        asked=[
+            _asked(name, found, figures)
+            for name in BY_WORK[work]
+            if any(found.fair[data][name] for data in DATA)
+        ],
+        departures=_table(["where", "the paper", "its code", "here"], differ),
+        misprints=_table(["system", "data", "what does not fit", "where"], misprints),
+        open=still_open(found),
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _any(fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]) -> bool:
-    return any(arms for of_data in fair.values() for arms in of_data.values())
+def _template(name: str) -> Template:
+    return Template((ROOT / "book" / "evidence" / name).read_text(encoding="utf-8"))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; "" without rows."""
+    return table(heads, rows) if rows else ""
 
 
 def verdict_counts(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
@@ -139,39 +154,29 @@ def verdict_counts(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     return table(["verdict", *(f"claims, on {name}" for name in DATA.values())], rows)
 
 
-# ---- an experiment -----------------------------------------------------------------------------------------
-
-
-def _asked(name: str, found: Findings, figures: Path) -> str:
-    """Return a question with its figures, its judged claims and what else was measured; "" if untrained."""
-    experiment = EXPERIMENTS[name]
-    lines = []
+def _asked(name: str, found: Findings, figures: Path) -> dict[str, Any]:
+    """Return an experiment with its figures, its judged claims and what else was measured, as tables."""
+    experiment, drawn = EXPERIMENTS[name], []
     for data, called in DATA.items():
         arms, oracle = found.fair[data][name], found.oracle.get(data)
         if len(arms) > 1:  # a single dot compares nothing
-            picture = f"{name}-{data}.svg"
+            drawn.append((f"{name}-{data}.svg", dots.words_for(arms, called, oracle)))
             with plt.rc_context():
                 house_style()
                 figure = dots.compared(arms, data, oracle)
-                figure.savefig(figures / picture)
+                figure.savefig(figures / drawn[-1][0])
                 plt.close(figure)
-            words = dots.words_for(arms, called, oracle)
-            lines.append(
-                f":::{{div}} wide-frame\n```{{image}} {picture}\n:alt: {words}\n:class: figure\n```\n:::"
-            )
-    if not any(found.fair[data][name] for data in DATA):
-        return ""
     judged = [
         one
         for one in side_by_side(found.outcomes)
         if one[0].claim.experiment == name and any(map(is_judged, one))
     ]
-    if judged:
-        lines.append(_claims_table(judged))
-    for measured in MEASURED:
-        if rows := measured.rows(experiment, found.fair["scenes"][name]):
-            lines += [measured.words, table([*measured.heads, "trained from"], rows)]
-    return "\n\n".join([f"## {experiment.question}", f"{experiment.source}.", *lines])
+    measured = {
+        key: _table([*heads.split(" | "), "trained from"], rows(experiment, found.fair["scenes"][name]))
+        for key, (heads, rows) in MEASURED.items()
+    }
+    claims = _claims_table(judged) if judged else ""
+    return {"experiment": experiment, "figures": drawn, "claims": claims} | measured
 
 
 def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
@@ -184,43 +189,48 @@ def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
         quoted = claim.words, claim.place
         words = f"“{claim.words}”<br>{claim.place}" if claim.words else f"our question: {claim.place}"
         judgements = [ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
-        rows.append(
-            [claim.statement, "as above" if same and claim.words else words, printed(claim), *judgements]
-        )
+        words = "as above" if same and claim.words else words
+        rows.append([claim.statement, words, printed(claim), *judgements])
     named = [list(DATA.values())[place] for place in seen]
     return table(["claim", "in the paper's words", "printed", *named], rows, "verdicts")
 
 
+def still_open(found: Findings) -> list[tuple[str, str, str]]:
+    """Return, for each data where claims are not judged yet: its name, how many, and their shut gates.
+
+    Where nothing is trained, the name stands alone.
+    """
+    told = []
+    for data, called in DATA.items():
+        rows = [
+            [one.claim.statement, "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut)]
+            for one in found.outcomes[data]
+            if one.shut
+        ]
+        if not found.trained(data):
+            told.append((called, "", ""))
+        elif rows:
+            told.append((called, counted(len(rows), "claim"), table(["claim", "shut, and why"], rows)))
+    return told
+
+
 # ---- what else was measured --------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Measured:
-    """Measures of some experiments beside retrieval, one row a system that has them."""
-
-    words: str
-    heads: Sequence[str]
-    rows: Callable[[Experiment, Mapping[str, Studied]], list[list[str]]]
-    """Of an experiment and its systems by arm; empty if none has been measured so."""
+Rows = Callable[[Experiment, Mapping[str, Studied]], list[list[str]]]
+"""Makes the rows of a table from an experiment and its systems by arm; none if none has been measured so."""
 
 
-def _means(
-    metrics: Sequence[str], digits: int = 1
-) -> Callable[[Experiment, Mapping[str, Studied]], list[list[str]]]:
+def _means(metrics: Sequence[str], digits: int = 1) -> Rows:
     """Return what makes rows of means with their intervals, for the systems that have all of some metrics."""
-
-    def rows(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
-        having = [one for one in arms.values() if {*metrics} <= one.results.keys()]
-        return [
-            [
-                one.arm,
-                *(mean(list(one.results[metric].values()), digits) for metric in metrics),
-                seeds(len(one.seeds)),
-            ]
-            for one in having
+    return lambda _, arms: [
+        [
+            one.arm,
+            *(mean(list(one.results[metric].values()), digits) for metric in metrics),
+            seeds(len(one.seeds)),
         ]
-
-    return rows
+        for one in arms.values()
+        if {*metrics} <= one.results.keys()
+    ]
 
 
 def _elements(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
@@ -228,24 +238,19 @@ def _elements(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
     rows = []
     for one in arms.values():
         for side, called in zip(SIDES, ("pictures", "captions"), strict=True):
-            found = [
-                [
-                    one.results[metric(side, number)]
-                    for number in range(1, 7)
-                    if metric(side, number) in one.results
-                ]
+            kept, lost = (
+                [one.results[name] for k in range(1, 7) if (name := metric(side, k)) in one.results]
                 for metric in (alone, without)
-            ]
-            if not found[0]:
-                continue
-            shared = sorted(found[0][0])
-            cells = [
-                mean([end(sums[seed] for sums in each) for seed in shared])
-                for each in found
-                for end in (max, min)
-            ]
-            whole = mean([one.results["rsum"][seed] for seed in shared])
-            rows.append([one.arm, called, whole, *cells, seeds(len(shared))])
+            )
+            if kept:
+                shared = sorted(kept[0])
+                cells = [
+                    mean([end(sums[seed] for sums in each) for seed in shared])
+                    for each in (kept, lost)
+                    for end in (max, min)
+                ]
+                whole = mean([one.results["rsum"][seed] for seed in shared])
+                rows.append([one.arm, called, whole, *cells, seeds(len(shared))])
     return rows
 
 
@@ -260,93 +265,32 @@ def _passing(experiment: Experiment, arms: Mapping[str, Studied]) -> list[list[s
     return rows
 
 
-MEASURED = (
-    Measured(
-        "**Who sees relations?** Some scenes stand in pairs that hold the same things and differ in one "
-        "relation alone, so that the captions of either are false of the other. A system chooses the right "
-        "picture of two for a caption, and the right caption of two for a picture: 50 % is chance. The last "
-        "two columns split the first by the relation in which the pictures differ. Means in percent, with "
-        "95 % intervals.",
-        (
-            "system",
-            "right picture of two",
-            "right caption of two",
-            "differing in left or right",
-            "differing in another relation",
-        ),
+MEASURED: dict[str, tuple[str, Rows]] = {
+    "relations": (
+        "system | right picture of two | right caption of two | differing in left or right | "
+        "differing in another relation",
         _means(PAIRS),
     ),
-    Measured(
-        "**How many mined negatives are true?** All captions but a picture's own count as negatives, and "
-        "some are true of it all the same; on the scenes we know which. Percent of what was mined, with 95 % "
-        "intervals.",
-        ("system", "captions true of the picture", "pictures the caption is true of"),
-        _means(SHARES),
-    ),
-    Measured(
-        "**How soon is the best of the first round passed?** For each seed, the first epoch of the second "
-        "round in which the rsum on the development split is above the best of the system that mined (figure "
-        "4 of the paper).",
-        ("system", "mined by", "epochs"),
-        _passing,
-    ),
-    Measured(
-        "**Do the sets collapse?** The logarithm of a set's circular variance: the further below 0, the more "
-        "its vectors look the same. With 95 % intervals.",
-        ("system", "pictures", "captions"),
-        _means(LOG_VARIANCES, 2),
-    ),
-    Measured(
-        "**One vector at a time** (table 5 of the paper). Of one side, each set keeps one vector, or loses "
-        "one; the other side stays whole. Each seed numbers its slots in its own order, so the best and the "
-        "worst of each seed are taken. Rsum, with 95 % intervals.",
-        (
-            "system",
-            "vectors of",
-            "whole sets",
-            "the best alone",
-            "the worst alone",
-            "without the least needed",
-            "without the most needed",
-        ),
+    "mined": ("system | captions true of the picture | pictures the caption is true of", _means(SHARES)),
+    "passed": ("system | mined by | epochs", _passing),
+    "spread": ("system | pictures | captions", _means(LOG_VARIANCES, 2)),
+    "elements": (
+        "system | vectors of | whole sets | the best alone | the worst alone | without the least needed | "
+        "without the most needed",
         _elements,
     ),
-    Measured(
-        "**What captions' vectors still know.** A linear probe reads from a caption's vector whether the "
-        "caption names a thing, a colour, a size, a relation, a place: the area under the ROC curve in "
-        "percent, 50 is chance. Beside it R-precision to text and nDCG to picture (the first 25, relevance "
-        "by ROUGE-L). With 95 % intervals.",
-        ("system", "things", "colours", "sizes", "relations", "places", "R-precision", "nDCG"),
+    "probes": (
+        "system | things | colours | sizes | relations | places | R-precision | nDCG",
         _means((*map(probe_metric, FACTS), *GRADED)),
     ),
-    Measured(
-        "**What the multiplier did** (figure 3 of the paper). At the end of training: the contrastive loss; "
-        "how far the reconstruction loss is above its bound, in percent of it; the highest λ, what is left "
-        "of it in percent, and how often it rose again from 0. With 95 % intervals.",
-        ("system", "contrastive loss", "above the bound", "highest λ", "λ left", "returns from 0"),
+    "multiplier": (
+        "system | contrastive loss | above the bound | highest λ | λ left | returns from 0",
         _means((CONTRAST[-1], ABOVE_BOUND, HIGHEST, LEFT, RETURNS), 2),
     ),
-)
+}
+"""Measures beside retrieval, by their names in the template: a table's heads, and what makes its rows."""
 
 # ---- beside our own numbers --------------------------------------------------------------------------------
-
-
-def _departures(work: str) -> str:
-    """Return where paper, released code and course differ, and which printed numbers do not fit together."""
-    rows = [[one.place, one.printed, one.released, one.here] for one in departures(work)]
-    misprints = [
-        [row.system, row.data, row.misprint, row.read_in]
-        for row in records.published()
-        if row.misprint and WORKS[work].source in row.read_in
-    ]
-    lines = ["## Where the paper, its code and this course differ"]
-    if rows:
-        lines.append(table(["where", "the paper", "its code", "here"], rows))
-    if misprints:
-        heads = ["system", "data", "what does not fit", "where"]
-        lines.append(_dropdown("Printed numbers that do not fit together", table(heads, misprints)))
-    return "\n\n".join(lines) if lines[1:] else ""
-
 
 COLLECTIONS = {
     "flickr30k": "Flickr30K, 1,000 test pictures",
@@ -411,29 +355,3 @@ NAMES = {
     "flickr30k": "Flickr30K",
 }
 """Parts of the names of measures and data in `assets/published.json`, and what a reader calls them."""
-
-
-def _dropdown(title: str, text: str) -> str:
-    return f"::::{{dropdown}} {title}\n\n{text}\n\n::::"
-
-
-def still_open(found: Findings) -> str:
-    """Return the claims that are not judged yet, each with the gates that are shut."""
-    lines = [
-        "## Still open",
-        "These claims are not judged yet. Beside each stand the gates that are shut. "
-        "`vse experiment --missing` trains what opens them.",
-    ]
-    for data, called in DATA.items():
-        if not any(found.fair[data].values()):
-            lines.append(f"On {called} nothing is trained at the fair scale yet.")
-            continue
-        rows = [
-            [one.claim.statement, "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut)]
-            for one in found.outcomes[data]
-            if one.shut
-        ]
-        if rows:
-            title = f"On {called}: {counted(len(rows), 'claim')}"
-            lines.append(_dropdown(title, table(["claim", "shut, and why"], rows)))
-    return "\n\n".join(lines) if lines[2:] else ""
