@@ -18,7 +18,7 @@ from vsecore.cli import app
 from vsecore.data import butd
 from vsecore.data.boxes import places_of, with_boxes
 from vsecore.data.butd import import_regions
-from vsecore.data.feature_rows import FeatureRows
+from vsecore.data.feature_folder import FeatureRows
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.recipes import get
 from vsecore.training import fit, load_run
@@ -207,7 +207,7 @@ def test_a_killed_import_goes_on(
 ) -> None:
     done = 3
     whole, write, written = import_regions([table], coco, tmp_path / "whole"), FeatureRows.write, []
-    monkeypatch.setattr(butd, "MARKED_TOGETHER", 1)
+    monkeypatch.setattr(butd, "TOGETHER", 1)
 
     def kill(*args: object) -> None:
         if len(written) == done:

@@ -80,7 +80,7 @@ def test_a_subset_and_a_joined_folder_keep_them(coco: Path, features: Path, tmp_
 
 def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:
     (copied(features, tmp_path) / "test_caption_ids.txt").write_text("1\n2\n")
-    with pytest.raises(ValueError, match=r"test_caption_ids\.txt has 2 lines for 15 captions"):
+    with pytest.raises(ValueError, match=r"test_caption_ids\.txt has 2 lines"):
         open_precomp(tmp_path)
 
 

@@ -34,7 +34,7 @@ from safetensors.torch import load_file, save_file
 from towers import make_towers
 from vsecore import cli, records
 from vsecore.data.collections import unpack
-from vsecore.data.feature_rows import FeatureRows
+from vsecore.data.feature_folder import FeatureRows
 from vsecore.recipes import get
 
 SECONDS = 20

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from vsecore.data import feature_folder, files
+from vsecore.data import feature_folder, files, folder_writer
 from vsecore.data.backbones import Backbone, MirroredBackbone, load_backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.joining import join
@@ -236,8 +236,8 @@ def test_a_finished_folder_that_is_damaged_is_mended(
 def test_only_blocks_that_are_damaged_are_made_again(
     splits: dict, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("feature_rows", "feature_folder"):
-        monkeypatch.setattr(f"vsecore.data.{module}.BLOCK", 2)
+    for module in (feature_folder, folder_writer):
+        monkeypatch.setattr(module, "BLOCK", 2)
     folder = extract(splits, tiny, tmp_path / "features", batch_size=1, device="cpu")
     before = contents(folder)
     flip(folder / "train_ims.npy", -81)  # of the last row but none before it: a row has 160 bytes
@@ -307,7 +307,7 @@ def test_a_disk_without_room_is_told_before_the_work(
     seen, folder = looked_at(tiny), tmp_path / "features"
     with monkeypatch.context() as patch:
         full = shutil._ntuple_diskusage(100, 100, 0)
-        patch.setattr(feature_folder.shutil, "disk_usage", lambda _: full)
+        patch.setattr(folder_writer.shutil, "disk_usage", lambda _: full)
         with pytest.raises(OSError, match="make room"):
             extract(splits, tiny, folder, device="cpu")
     assert not seen and not list(folder.glob("*.npy*"))
@@ -342,7 +342,7 @@ def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tm
     mixed = {name: replace(split, owner=split.owner[::-1].copy()) for name, split in splits.items()}
     for given, options, named in (
         (mixed, {}, "in the pictures' order"),
-        ({}, {}, "caption_splits"),
+        ({}, {}, "no splits"),
         (splits, {"dtype": "int8"}, "dtype"),
         (splits, {"batch_size": 0}, "batch_size"),
     ):

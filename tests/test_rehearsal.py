@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from small import recipe, train
 from vsecore.cli import app
-from vsecore.data import features
 from vsecore.data.rehearsal import COMMON, PICTURES, WORDS, Shape, rehearsal, write_rehearsal
 
 SMALL = Shape({"train": 300, "dev": 20, "test": 20}, "region", 6, 16)
@@ -50,8 +49,7 @@ def test_a_picture_is_the_same_whenever_it_is_read():
     assert not (rehearsal(SMALL).dev.pictures[:5] == whole[:5]).all()
 
 
-def test_what_is_written_is_what_is_drawn(tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "BLOCK", 64)  # not a divisor of the number of pictures
+def test_what_is_written_is_what_is_drawn(tmp_path):
     written = write_rehearsal(tmp_path / "folder", SMALL, seed=3)
     drawn = rehearsal(SMALL, seed=3)
     assert written.feature_kind == "region"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
-from vsecore.data.feature_folder import META, Settings
+from vsecore.data.feature_folder import META, Meta
 from vsecore.data.features import open_precomp
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture, open_picture
@@ -331,7 +331,7 @@ def _source_of_features(features: Path, run: Run) -> Source:
     meta = features.expanduser() / META
     if not meta.is_file():
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
-    made: Settings = read_json(meta, Settings)
+    made: Meta = read_json(meta, Meta)
     if made.picture_size is None:
         raise ValueError(
             f"{features} were made elsewhere, by {made.backbone}, which cannot look at your own pictures "
@@ -341,7 +341,7 @@ def _source_of_features(features: Path, run: Run) -> Source:
         backbone=made.backbone.removesuffix(MIRRORED),
         picture_size=made.picture_size,
         mirrored=made.backbone.endswith(MIRRORED),
-        dtype=made.dtype,
+        dtype=str(made.dtype),
         fingerprint=made.backbone_sha256,
     )
 

@@ -224,21 +224,6 @@ def _kind_of(path: Path) -> str | None:
     return None
 
 
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text file, without the blanks around them.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not UTF-8, or would fill the memory.
-    """
-    try:
-        text = files.read_text(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
-    # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
-
-
 def _read_flickr8k(path: Path) -> list[Entry]:
     """Read Flickr8k.token.txt, and the list of each split beside it."""
     captions: dict[str, dict[str, str]] = {}  # by the picture's name, then by the caption's number
@@ -270,7 +255,7 @@ def _read_flickr8k(path: Path) -> list[Entry]:
 
 def _read_each(path: Path, read: Callable[[str], None]) -> None:
     """Read the lines of a text file one by one."""
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(files.read_lines(path), start=1):
         try:
             read(line)
         except ValueError as error:

@@ -3,14 +3,13 @@
 A TSV file has a line for each picture, with boxes and features as base64; VinVL's has JSON in its second
 column, or no boxes. A folder has a file for each picture: `.npy` with the features (N, F), or `.npz` with
 features and boxes. The import first looks up where each picture is and how many regions it has, then it reads
-the pictures one at a time, so collections may be larger than memory.
+a few pictures at a time, so collections may be larger than memory.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
 
 import base64
 import contextlib
-import itertools
 import json
 import re
 import sys
@@ -22,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import Entry, expanded, read_annotations
-from vsecore.data.feature_folder import DType, Extraction, Settings
-from vsecore.data.feature_rows import as_stored
+from vsecore.data.annotations import expanded, read_annotations
+from vsecore.data.feature_folder import DType, Meta
+from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
 from vsecore.typed import counted, short
 
@@ -34,22 +33,20 @@ FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
 """What arrays in a `.npz` are called, by whoever shares them."""
 LARGEST = 1 << 26
 """How many bytes one picture may have: 36 regions of 2,048 numbers take 300,000."""
-MARKED_TOGETHER = 256
-"""After how many pictures those written are marked as made: a killed process loses at most so many."""
+TOGETHER = 64
+"""How many pictures are read at a time: a killed process loses at most so many."""
 
 _COLUMNS = {3: (1, None, 2), 6: (3, 4, 5), 10: (7, 8, 9)}
 """Where a TSV of so many columns has the number of boxes, the boxes (None: nowhere) and the features."""
 MOST, LEAST = 256, 512
 """An array (more than LEAST, at most MOST) is (width, regions), not (regions, width)."""
 
-_Place = tuple[str, int]
-"""A split, and a row of it."""
 _Arrays = tuple[np.ndarray, np.ndarray | None]
 """Features (N, F), and boxes (N, 4) if there are any: left, top, right and bottom in pixels."""
 
 
 @dataclass(frozen=True)
-class _Picture:
+class _Source:
     """Where the features of a picture are."""
 
     where: str
@@ -91,9 +88,10 @@ def import_regions(
         OSError: the folder cannot be written, or its disk lacks room.
     """
     folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
-    splits, places = _read_splits(expanded(captions))
-    found = _find(paths, None if boxes is None else expanded(boxes), folder, places)
-    pictures: dict[str, list[_Picture]] = {}
+    splits = _read_splits(expanded(captions))
+    known = _Names(splits)
+    found = _find(paths, None if boxes is None else expanded(boxes), folder, known)
+    pictures: dict[str, list[_Source]] = {}
     for name, split in splits.items():
         lacking = [file.name for row, file in enumerate(split.files) if (name, row) not in found]
         if lacking:
@@ -103,56 +101,84 @@ def import_regions(
             )
         pictures[name] = [found[name, row] for row in range(len(split.files))]
     regions = {name: np.array([picture.regions for picture in own]) for name, own in pictures.items()}
-    same = len(np.unique(np.concatenate(list(regions.values())))) == 1
+    counts = {} if len(np.unique(np.concatenate(list(regions.values())))) == 1 else regions
     first, first_boxes = pictures["train"][0].read()
-    settings = Settings.of(
+    meta = Meta.of(
         splits,
+        dataset=splits["train"].dataset,
         backbone=NAME,
-        backbone_sha256="",
         kind="region",
-        picture_size=None,
         dtype=dtype,
-        elements=int(max(counts.max() for counts in regions.values())),
+        elements=int(max(own.max() for own in regions.values())),
         feature_dim=first.shape[-1],
         boxes=first_boxes is not None,
-        counts_sha256={} if same else {n: lines_sha256(map(str, counts)) for n, counts in regions.items()},
+        counts_sha256={name: lines_sha256(map(str, own)) for name, own in counts.items()},
     )
-    extraction = Extraction(folder, settings, splits, {} if same else regions)
-    with extraction.opened() as missing:
-        if missing is not None:
-            for name, rows in missing.items():
-                _write(extraction, name, np.flatnonzero(rows), pictures[name])
-            extraction.finish()
-    return folder
+
+    def read(name: str, rows: np.ndarray) -> list[np.ndarray]:
+        padded = [_padded(pictures[name][row], meta) for row in rows]
+        return [np.stack(arrays) for arrays in zip(*padded, strict=True)]
+
+    return FolderWriter(folder, meta, splits, counts).fill(read, TOGETHER)
 
 
-def _write(extraction: Extraction, name: str, missing: np.ndarray, pictures: Sequence[_Picture]) -> None:
-    """Write some rows of a split; refuse a picture that is not like the first one."""
-    settings, rows = extraction.settings, extraction.rows(name)
-    try:
-        for number, row in enumerate(files.progress(missing.tolist(), desc=name, unit="picture"), start=1):
-            picture = pictures[row]
-            arrays = [array for array in picture.read() if array is not None]
-            widths = [settings.feature_dim, 4][: 1 + settings.boxes]
-            if [array.shape for array in arrays] != [(picture.regions, width) for width in widths]:
-                raise ValueError(
-                    f"{picture.where} has features and boxes {[array.shape for array in arrays]}, unlike the "
-                    f"first picture: wanted {picture.regions} regions, and numbers of each: {widths}"
-                )
-            padding = ((0, 0), (0, settings.elements - picture.regions), (0, 0))
-            types = (settings.dtype, "float32")
-            stored = [as_stored(x[None], t, [picture.where]) for x, t in zip(arrays, types, strict=False)]
-            padded = [np.pad(array, padding) for array in stored]  # (1, N, F) and (1, N, 4)
-            rows.write(row, padded)
-            if number % MARKED_TOGETHER == 0:
-                rows.mark()
-    finally:
-        rows.mark()
+def _padded(picture: _Source, meta: Meta) -> list[np.ndarray]:
+    """Read a picture as it will be on disk, (N, F) and perhaps (N, 4); refuse one unlike the first."""
+    arrays = [array for array in picture.read() if array is not None]
+    widths = [meta.feature_dim, 4][: 1 + meta.boxes]
+    if [array.shape for array in arrays] != [(picture.regions, width) for width in widths]:
+        raise ValueError(
+            f"{picture.where} has features and boxes {[array.shape for array in arrays]}, unlike the first "
+            f"picture: wanted {picture.regions} regions, and numbers of each: {widths}"
+        )
+    types = (str(meta.dtype), "float32")
+    stored = [as_stored(x[None], t, [picture.where])[0] for x, t in zip(arrays, types, strict=False)]
+    return [np.pad(array, ((0, (meta.elements or 0) - picture.regions), (0, 0))) for array in stored]
 
 
-def _find(
-    paths: list[Path], boxes: Path | None, folder: Path, places: Mapping[str, _Place | None]
-) -> dict[_Place, _Picture]:
+# Which picture a name means.
+
+_Place = tuple[str, int]
+"""A split, and a row of it."""
+
+
+def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
+    """Read captions and splits; the splits' `files` are only names."""
+    if not captions.is_file():
+        raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
+    dataset, entries = read_annotations(captions)
+    splits = {}
+    for name in ("train", "dev", "test"):
+        own = [(entry, Path(entry.file_name)) for entry in entries if entry.split == name]
+        if not own:
+            raise ValueError(f"{captions} has no pictures of split {name!r}: get the whole file")
+        splits[name] = CaptionSplit.of(name, dataset, own)
+    return splits
+
+
+class _Names:
+    """Every name that a picture may have in a source, with its place; None for a name that two have."""
+
+    def __init__(self, splits: Mapping[str, CaptionSplit]) -> None:
+        self.places: dict[str, _Place | None] = {}
+        for name, split in splits.items():
+            for row, (file, identity) in enumerate(zip(split.files, split.picture_ids, strict=True)):
+                known_as = {identity, file.name, file.stem}
+                if numbered := re.fullmatch(r"(?:COCO_\w+_)?0*(\d+)", file.stem):
+                    known_as.add(numbered[1])
+                for one in known_as:
+                    self.places[one] = None if one in self.places else (name, row)
+        self.count = sum(len(split.files) for split in splits.values())
+
+    def place(self, name: str, where: str) -> _Place | None:
+        """Return the place of a picture; None: it is in no split. A name of two pictures is refused."""
+        known_as = name if name in self.places else name.lstrip("0")
+        if known_as in self.places and self.places[known_as] is None:
+            raise ValueError(f"{where}: two pictures are called {short(name)}: use the names of their files")
+        return self.places.get(known_as)
+
+
+def _find(paths: list[Path], boxes: Path | None, folder: Path, names: _Names) -> dict[_Place, _Source]:
     """Look up each picture in files or folders of features."""
     for path in paths:
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
@@ -161,29 +187,84 @@ def _find(
         raise ValueError(
             f"sources must be TSV files, or folders of .npy files, and not {folder}: name at least one"
         )
-    if paths[0].is_file():
-        if boxes is not None:
-            raise ValueError(f"boxes is {boxes}, but a TSV file has its own: leave it out")
-        return _find_lines(paths, places)
+    if paths[0].is_dir():
+        return _find_files(paths, boxes, names)
+    if boxes is not None:
+        raise ValueError(f"boxes is {boxes}, but a TSV file has its own: leave it out")
+    return _find_lines(paths, names)
+
+
+# Folders with a file for each picture.
+
+
+def _find_files(paths: list[Path], boxes: Path | None, names: _Names) -> dict[_Place, _Source]:
+    """Look up each picture in folders of arrays."""
     if boxes is not None and not boxes.is_dir():
         raise FileNotFoundError(f"no folder {boxes}: name one with a .npy file of boxes a picture")
-    boxes_of = {} if boxes is None else _listed([boxes], places)
+    boxes_of = {} if boxes is None else _listed([boxes], names)
     found = {}
-    for place, path in files.progress(_listed(paths, places).items(), desc="look up", unit="picture"):
+    for place, path in files.progress(_listed(paths, names).items(), desc="look up", unit="picture"):
         if boxes is not None and place not in boxes_of:
             raise ValueError(f"{boxes} has no file of boxes for {path.name}: get the rest")
         read = partial(_read_files, path, boxes_of.get(place))
-        found[place] = _Picture(str(path), len(_read_arrays(path)[0]), read)
+        found[place] = _Source(str(path), len(_read_arrays(path)[0]), read)
     return found
 
 
-def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> dict[_Place, _Picture]:
-    """Look up each picture in TSV files; of a picture with several lines, the first that is whole counts."""
-    rows: dict[_Place, list[_Picture]] = {}
+def _listed(folders: Sequence[Path], names: _Names) -> dict[_Place, Path]:
+    """Find the file of each picture; refuse two of one picture."""
+    found: dict[_Place, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.iterdir())):
+        if path.suffix in (".npy", ".npz") and path.is_file():
+            place = names.place(path.stem, str(path))
+            if place is not None and found.setdefault(place, path) != path:
+                raise ValueError(f"{found[place]} and {path} are both of one picture: keep one of the two")
+    return found
+
+
+def _read_files(path: Path, boxes: Path | None) -> _Arrays:
+    features, own = _read_arrays(path)
+    return features, own if boxes is None else _as_boxes(_read_arrays(boxes)[0])
+
+
+def _read_arrays(path: Path) -> _Arrays:
+    """Map a `.npy` file, or read features and boxes of a `.npz` file; never a pickle."""
+    with _damage_named(path):
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if path.suffix == ".npy":
+            found: dict[str, np.ndarray] = {FEATURES[0]: loaded}
+        else:
+            with loaded as arrays:
+                found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
+        features, boxes = (next((found[n] for n in names if n in found), None) for names in (FEATURES, BOXES))
+        if features is not None:
+            features = _upright(features, features.shape[-1] <= MOST and features.shape[-2:-1] > (LEAST,))
+        if features is None or features.ndim != 2 or not len(features):
+            shapes = {name: array.shape for name, array in found.items()}
+            raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
+        return features, None if boxes is None else _as_boxes(boxes)
+
+
+def _upright(array: np.ndarray, wide: bool) -> np.ndarray:
+    """Return an array with a row for each region; some share it `wide`, or as a batch of one."""
+    array = array[0] if array.ndim == 3 and len(array) == 1 else array
+    return array.T if array.ndim == 2 and wide else array
+
+
+def _as_boxes(boxes: np.ndarray) -> np.ndarray:
+    return _upright(boxes, wide=boxes.shape[-2:-1] == (4,) and boxes.shape[-1] != 4)
+
+
+# TSV files with a line for each picture.
+
+
+def _find_lines(paths: Sequence[Path], names: _Names) -> dict[_Place, _Source]:
+    """Look up each picture in TSV files; of a picture with several, the first that is no fragment counts."""
+    found: dict[_Place, _Source] = {}
     damaged: dict[str, str] = {}
-    left_out, wanted = 0, len(set(places.values()) - {None})
+    left_out = 0
     with files.progress(total=sum(path.stat().st_size for path in paths), unit="B", unit_scale=True) as bar:
-        for path, number, begin, line in _table_lines(paths):
+        for path, number, begin, line in _lines_of(paths):
             bar.update(len(line))
             where = f"{path}, line {number}"
             if line.split(b"\t")[0].strip() in (b"", b"image_id", b"img_id"):  # names of columns
@@ -193,51 +274,32 @@ def _find_lines(paths: Sequence[Path], places: Mapping[str, _Place | None]) -> d
             except ValueError as error:
                 damaged[where] = str(error)
                 continue
-            place = _place_of(known_as, places, where)
+            place = names.place(known_as, where)
             left_out += place is None
             if place is not None:
-                rows.setdefault(place, []).append(
-                    _Picture(where, regions, partial(_read_line, path, begin, where))
-                )
-    if damaged and len(rows) < wanted:
+                found.setdefault(place, _Source(where, regions, partial(_read_line, path, begin, where)))
+    if damaged and len(found) < names.count:
         raise ValueError(next(iter(damaged.values())))
     if damaged:
-        print(
-            f"{counted(list(damaged), 'damaged line')} left out: their pictures have whole ones",
-            file=sys.stderr,
-        )
+        lines = counted(list(damaged), "damaged line")
+        print(f"{lines} left out: their pictures have whole ones", file=sys.stderr)
     if left_out:
         print(f"{left_out} lines of pictures that are in no split: left out", file=sys.stderr)
-    return {place: _first_whole(own) for place, own in rows.items()}
+    return found
 
 
-def _table_lines(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
+def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
     """Yield each line of TSV files with its number, and where it begins."""
     for path in paths:
         with path.open("rb") as file:
-            for number in itertools.count(1):
-                begin = file.tell()
-                line = file.readline(LARGEST + 1)
-                if not line:
-                    break
+            begin = 0
+            for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), start=1):
                 if len(line) > LARGEST:
                     raise ValueError(
                         f"{path}, line {number} has over {LARGEST} bytes: wanted one picture a line"
                     )
                 yield path, number, begin, line
-
-
-def _first_whole(rows: Sequence[_Picture]) -> _Picture:
-    """Return the first line of a picture, which is read from a later one if it turns out to be damaged."""
-    first, *others = [row for row in rows if row.regions == rows[0].regions]
-
-    def read() -> _Arrays:
-        for row in (first, *others[:-1]) if others else ():
-            with contextlib.suppress(ValueError):
-                return row.read()
-        return (first, *others)[-1].read()
-
-    return _Picture(first.where, first.regions, read)
+                begin += len(line)
 
 
 def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
@@ -274,50 +336,12 @@ def _read_line(path: Path, begin: int, where: str) -> _Arrays:
     with path.open("rb") as file:
         file.seek(begin)
         _, regions, boxes, features = _fields_of(where, file.readline(LARGEST))
+
+    def decoded(text: bytes) -> np.ndarray:
+        return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(regions, -1)
+
     with _damage_named(where):
-        decoded = [
-            None if text is None else np.frombuffer(base64.b64decode(text, validate=True), "<f4")
-            for text in (features, boxes)
-        ]
-        first, second = decoded
-        assert first is not None
-        return first.reshape(regions, -1), None if second is None else second.reshape(regions, 4)
-
-
-def _read_files(path: Path, boxes: Path | None) -> _Arrays:
-    features, own = _read_arrays(path)
-    return features, own if boxes is None else _upright_boxes(_read_arrays(boxes)[0])
-
-
-def _read_arrays(path: Path) -> _Arrays:
-    """Map a `.npy` file, or read features and boxes of a `.npz` file; never a pickle."""
-    with _damage_named(path):
-        if path.suffix == ".npy":
-            found: Mapping[str, np.ndarray] = {"features": np.load(path, mmap_mode="r", allow_pickle=False)}
-        else:
-            with np.load(path, allow_pickle=False) as arrays:
-                found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
-        features, boxes = (next(filter(found.__contains__, names), "") for names in (FEATURES, BOXES))
-        held = None if not features else _upright(found[features])
-        if held is None or held.ndim != 2 or not len(held):
-            shapes = {name: array.shape for name, array in found.items()}
-            raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
-        return held, _upright_boxes(found[boxes]) if boxes else None
-
-
-def _upright(features: np.ndarray) -> np.ndarray:
-    """Return features with a row for each region; some share them the other way round, or as a batch."""
-    if features.ndim == 3 and len(features) == 1:
-        features = features[0]
-    turned = features.ndim == 2 and len(features) > LEAST and features.shape[1] <= MOST
-    return features.T if turned else features
-
-
-def _upright_boxes(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes with a row for each region."""
-    if boxes.ndim == 3 and len(boxes) == 1:
-        boxes = boxes[0]
-    return boxes.T if boxes.ndim == 2 and len(boxes) == 4 and boxes.shape[1] != 4 else boxes
+        return decoded(features), None if boxes is None else decoded(boxes)
 
 
 @contextlib.contextmanager
@@ -331,53 +355,3 @@ def _damage_named(where: object) -> Iterator[None]:
     except Exception as error:
         reason = str(error).partition("\n")[0][:100]
         raise ValueError(f"{where} is damaged or cut off ({reason}): get the file again") from None
-
-
-def _read_splits(captions: Path) -> tuple[dict[str, CaptionSplit], dict[str, _Place | None]]:
-    """Read captions and splits, and map every name that a picture may have to its place.
-
-    Returns:
-        The splits, whose `files` are only names; and the places, None for a name that two pictures have.
-    """
-    if not captions.is_file():
-        raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
-    dataset, entries = read_annotations(captions)
-    splits: dict[str, CaptionSplit] = {}
-    places: dict[str, _Place | None] = {}
-    for name in ("train", "dev", "test"):
-        own = [entry for entry in entries if entry.split == name]
-        if not own:
-            raise ValueError(f"{captions} has no pictures of split {name!r}: get the whole file")
-        splits[name] = CaptionSplit.of(name, dataset, [(entry, Path(entry.file_name)) for entry in own])
-        for row, entry in enumerate(own):
-            for known_as in _names_of(entry):
-                places[known_as] = None if known_as in places else (name, row)
-    return splits, places
-
-
-def _names_of(entry: Entry) -> set[str]:
-    """Return the names that a picture may have in a source."""
-    stem = Path(entry.file_name).stem
-    names = {entry.identity, entry.file_name, stem}
-    if numbered := re.fullmatch(r"(?:COCO_\w+_)?0*(\d+)", stem):
-        names.add(numbered[1])
-    return names
-
-
-def _place_of(name: str, places: Mapping[str, _Place | None], where: str) -> _Place | None:
-    """Return the place of a picture; None: it is in no split. A name of two pictures is refused."""
-    known_as = name if name in places else name.lstrip("0")
-    if known_as in places and places[known_as] is None:
-        raise ValueError(f"{where}: two pictures are called {short(name)}: use the names of their files")
-    return places.get(known_as)
-
-
-def _listed(folders: Sequence[Path], places: Mapping[str, _Place | None]) -> dict[_Place, Path]:
-    """Find the file of each picture; refuse two of one picture."""
-    found: dict[_Place, Path] = {}
-    for path in (path for folder in folders for path in sorted(folder.iterdir())):
-        if path.suffix in (".npy", ".npz") and path.is_file():
-            place = _place_of(path.stem, places, str(path))
-            if place is not None and found.setdefault(place, path) != path:
-                raise ValueError(f"{found[place]} and {path} are both of one picture: keep one of the two")
-    return found

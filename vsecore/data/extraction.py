@@ -1,14 +1,13 @@
 """From photographs to a folder of features. That takes hours on a large dataset, so it can be interrupted.
 
-Several processes can share the work (see `processes`): each makes its own rows, in the same files (see
-`feature_folder`).
+Several processes can share the work (see `processes`): each makes its own rows, in the same files.
 """
 
 import collections
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from vsecore.data import files
 from vsecore.data.backbones import Backbone
-from vsecore.data.feature_folder import CaptionSplits, DType, Extraction, Settings, read_settings
-from vsecore.data.feature_rows import as_stored
-from vsecore.data.karpathy import find_unreadable
+from vsecore.data.feature_folder import DType, Meta, read_meta
+from vsecore.data.folder_writer import FolderWriter, as_stored
+from vsecore.data.karpathy import CaptionSplit, find_unreadable
 from vsecore.data.picture_files import decode_in_proportion, decode_picture
 from vsecore.processes import ProcessGroup, from_main_process, join_processes
 from vsecore.typed import counted
@@ -32,7 +31,7 @@ _Decoded = tuple[np.ndarray, tuple[int, int]]
 
 
 def extract(
-    caption_splits: CaptionSplits,
+    caption_splits: Mapping[str, CaptionSplit],
     backbone: Backbone,
     folder: str | Path,
     *,
@@ -79,16 +78,16 @@ def extract(
         OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
             anything is extracted.
     """
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}: wanted at least 1")
-    group, folder = join_processes(), Path(folder).expanduser()
-    kept, left_out = dict(caption_splits), {}
-    if skip_unreadable or from_main_process(lambda: read_settings(folder) is None):
+    size = backbone.batch_size if batch_size is None else batch_size
+    if size < 1:
+        raise ValueError(f"batch_size is {size}: wanted at least 1")
+    group, folder, left_out = join_processes(), Path(folder).expanduser(), {}
+    if skip_unreadable or from_main_process(lambda: read_meta(folder) is None):
         left_out = from_main_process(lambda: _find_unreadable(caption_splits, skip_unreadable))
-        kept = {name: split.without(left_out[name]) for name, split in caption_splits.items()}
-    settings = Settings.of(
+    kept = {name: split.without(left_out.get(name, ())) for name, split in caption_splits.items()}
+    meta = Meta.of(
         kept,
-        left_out,
+        dataset=next((split.dataset for split in kept.values()), None),
         backbone=backbone.name,
         backbone_sha256=backbone.fingerprint(),
         kind=backbone.kind,
@@ -97,79 +96,74 @@ def extract(
         elements=backbone.elements,
         feature_dim=backbone.feature_dim,
         boxes=backbone.kind == "region",
+        unreadable={name: ids for name, ids in left_out.items() if ids},
     )
-    extraction = Extraction(folder, settings, kept)
+    writer = FolderWriter(folder, meta, kept)
     with contextlib.ExitStack() as stack:
-        missing = from_main_process(lambda: stack.enter_context(extraction.opened()))
+        missing = from_main_process(lambda: stack.enter_context(writer.opened()))
         if missing is not None:
             found = device or group.device or torch.accelerator.current_accelerator(check_available=True)
             backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
-            pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 16))
-            stack.callback(pool.shutdown, cancel_futures=True)
             for name, rows in missing.items():
-                _make_rows(extraction, name, rows, backbone, batch_size or backbone.batch_size, pool, group)
+                _make_rows(writer, name, rows, backbone, size, group)
             if group.is_first:
-                extraction.finish()
+                writer.finish()
             group.wait()
     return folder
 
 
-def _find_unreadable(caption_splits: CaptionSplits, skip: bool) -> dict[str, list[str]]:
+def _find_unreadable(caption_splits: Mapping[str, CaptionSplit], skip: bool) -> dict[str, list[str]]:
     """Return the ids of pictures that cannot be read; refuse them, or a split without others."""
     found = {}
     for name, split in caption_splits.items():
         broken = find_unreadable(split.files)
         found[name] = [split.picture_ids[row] for row, path in enumerate(split.files) if path in broken]
+        lost = counted([path.name for path in broken], "picture")
         if broken and (not skip or len(broken) == len(split.files)):
             raise ValueError(
-                f"{counted([path.name for path in broken], 'picture')} of split {name!r} cannot be read: "
-                f"{next(iter(broken.values()))}; or leave out such pictures (--skip-unreadable)"
+                f"{lost} of split {name!r} cannot be read: {next(iter(broken.values()))}; or leave out such "
+                "pictures (--skip-unreadable)"
             )
         if broken:
-            lost = counted([path.name for path in broken], "picture")
             print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)
     return found
 
 
 def _make_rows(
-    extraction: Extraction,
+    writer: FolderWriter,
     name: str,
     missing: np.ndarray,
     backbone: Backbone,
     batch_size: int,
-    pool: ThreadPoolExecutor,
     group: ProcessGroup,
 ) -> None:
     """Make this process's share of the missing rows of a split."""
-    rows, pictures = extraction.rows(name), extraction.caption_splits[name].files
+    rows, split = writer.rows(name), writer.splits[name]
+    assert isinstance(split, CaptionSplit)
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
-    starts = [s for s in range(0, len(pictures), batch_size) if missing[s : s + batch_size].any()]
-    starts = starts[group.index :: group.count]
-    batches = [pictures[start : start + batch_size] for start in starts]
-    decoded = _decoded_ahead(batches, backbone.picture_size, pool, backbone.longest)
+    starts = np.unique(missing // batch_size * batch_size)[group.index :: group.count].tolist()
+    batches = [split.files[start : start + batch_size] for start in starts]
     share = sum(map(len, batches))
-    done = len(pictures) - share if group.count == 1 else 0
+    done = len(split.files) - share if group.count == 1 else 0
     hidden = files.in_batch() or not group.is_first
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
+        decoded = _decoded_ahead(batches, backbone.picture_size, backbone.longest)
         for start, paths, (pixels, sizes) in zip(starts, batches, decoded, strict=True):
             with torch.inference_mode():
                 batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
                 seen, boxes = backbone.features_and_boxes(batch, sizes)  # (B, N, F), (B, N, 4)
             names = [f"{path} by {backbone.name}" for path in paths]
-            arrays = [as_stored(seen.float().cpu().numpy(), extraction.settings.dtype, names)]
+            arrays = [as_stored(seen.float().cpu().numpy(), str(writer.meta.dtype), names)]
             if boxes is not None:
                 arrays.append(boxes.float().cpu().numpy())
-            rows.write(start, arrays)
-            rows.mark()
+            rows.write(np.arange(start, start + len(paths)), arrays)
             bar.update(len(paths))
     group.wait()
-    if group.is_first:
-        rows.check()
 
 
 def _decoded_ahead(
-    batches: Sequence[Sequence[Path]], size: int, pool: ThreadPoolExecutor, longest: int | None
+    batches: Sequence[Sequence[Path]], size: int, longest: int | None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Decode batches of pictures, at most two ahead, to squares or in proportion (see `Backbone.longest`).
 
@@ -184,13 +178,18 @@ def _decoded_ahead(
         return decode_in_proportion(path, size, longest)
 
     waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
-    for batch in [*batches, [], []]:
-        waiting.append([pool.submit(decode, path) for path in batch])
-        if len(waiting) > 2 and (ready := waiting.popleft()):
-            yield _stack([future.result() for future in ready])
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 16))
+    try:
+        for batch in [*batches, [], []]:
+            waiting.append([pool.submit(decode, path) for path in batch])
+            if len(waiting) > 2 and (ready := waiting.popleft()):
+                yield _framed([future.result() for future in ready])
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _stack(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
+def _framed(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
+    """Put pictures into frames of one size, and return them with their sizes."""
     sizes = np.array([picture.shape[:2] for picture, _ in decoded])  # (B, 2)
     height, width = sizes.max(0)
     if (sizes != sizes[0]).any():

@@ -1,13 +1,19 @@
-"""A folder of features while it is being made, and what its `meta.json` says when it is whole.
+"""The files of a folder of features.
 
-Rows are written as they are made (see `feature_rows`). `meta.json`, which says how the features were made, is
-written last: a folder that has one is whole.
+For each split it holds `{split}_ims.npy` (n, N, F), `{split}_caps.txt` (one caption per line) and
+`{split}_ids.txt`. It may hold `{split}_boxes.npy` (n, N, 4), the box of each element; `{split}_counts.txt`,
+how many elements of each picture are real; `{split}_caption_counts.txt`, how many captions each has, if not
+five; and `{split}_caption_ids.txt`, COCO's numbers of the captions, which CxC and ECCV Caption ask for.
+
+`meta.json` says how the features were made. It is written last: a folder that has one is whole. Until then
+`extraction.json` stands for it, and `{split}_made.npy` says which rows are there. In a whole folder
+`checksums.json` has a digest of each `BLOCK` rows, so that damage is noticed.
 """
 
 import contextlib
+import hashlib
 import json
-import shutil
-import sys
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,42 +23,39 @@ import numpy as np
 
 from vsecore.arguments import Count
 from vsecore.data import files
-from vsecore.data.feature_rows import BLOCK, FeatureRows
-from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.annotations import DatasetName
+from vsecore.data.karpathy import CaptionSplit, captions_sha256, lines_sha256
+from vsecore.data.memory_map import MappedPictures
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import CAPTIONS_A_PICTURE, Split, caption_numbers
-from vsecore.typed import counted, short
+from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split, caption_numbers
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
-CAPTION_IDS = "caption_ids"
-"""Ends the name of the file with COCO's numbers of a split's captions, which CxC and ECCV Caption ask for."""
-CAPTION_COUNTS = "caption_counts"
-"""Ends the name of the file that says how many captions each picture has, if that is not five of each."""
-COUNTS = "counts"
-"""Ends the name of the file that says how many elements each picture has, if not all have the same number."""
+CAPTION_IDS, CAPTION_COUNTS, COUNTS = "caption_ids", "caption_counts", "counts"
+BLOCK = 256
+"""How many rows share a digest."""
 
 DType = Literal["float16", "float32"]
-CaptionSplits = Mapping[str, CaptionSplit]
+Splits = Mapping[str, CaptionSplit] | Mapping[str, Split]
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings that determine the features: the content of `meta.json`."""
+class Meta:
+    """How features were made: the content of `meta.json`, which folders that papers share do not have."""
 
-    dataset: str
-    backbone: str
-    backbone_sha256: str
-    kind: str
-    picture_size: Count | None
+    dataset: DatasetName | None = None
+    backbone: str = ""
+    backbone_sha256: str = ""
+    kind: FeatureKind = "region"
+    picture_size: Count | None = None
     """The side that pictures were given; None: the features come from elsewhere."""
-    dtype: DType
-    elements: Count
+    dtype: str | None = None
+    elements: Count | None = None
     """N; where pictures have different numbers, the largest."""
-    feature_dim: Count
-    captions_a_picture: Count
+    feature_dim: Count | None = None
+    captions_a_picture: Count = CAPTIONS_A_PICTURE
     """Of the picture that has most."""
-    pictures: dict[str, Count]
-    picture_ids_sha256: dict[str, str]
+    pictures: dict[str, Count] = field(default_factory=dict)
+    picture_ids_sha256: dict[str, str] = field(default_factory=dict)
     captions_sha256: dict[str, str] = field(default_factory=dict)
     """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
     boxes: bool = False
@@ -63,10 +66,8 @@ class Settings:
     """The ids of the pictures that were left out of each split because their files cannot be read."""
 
     @classmethod
-    def of(
-        cls, caption_splits: CaptionSplits, unreadable: Mapping[str, list[str]] | None = None, **others: Any
-    ) -> "Settings":
-        """Return the settings for features of these splits; `others` are those that the captions do not give.
+    def of(cls, splits: Splits, **others: Any) -> "Meta":
+        """Return what `meta.json` will say of features of these splits, given what captions do not tell.
 
         Raises:
             ValueError: the type is unknown, or a picture has no captions, or fewer than five in a collection
@@ -75,40 +76,119 @@ class Settings:
         """
         if others["dtype"] not in ("float16", "float32"):
             raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')
-        if not caption_splits:
-            raise ValueError("caption_splits is empty: wanted the splits of karpathy.load_karpathy")
-        counts = [np.bincount(split.owner, minlength=len(split.files)) for split in caption_splits.values()]
-        for one, (name, split) in zip(counts, caption_splits.items(), strict=True):
-            least = CAPTIONS_A_PICTURE if split.dataset in COLLECTIONS else 1
-            if one.min() < least or (np.diff(split.owner) < 0).any():
-                odd = split.files[int(one.argmin())]
+        if not splits:
+            raise ValueError("there are no splits: wanted those of karpathy.load_karpathy")
+        least = CAPTIONS_A_PICTURE if others["dataset"] in COLLECTIONS else 1
+        most = 0
+        for name, split in splits.items():
+            counts = np.bincount(split.owner, minlength=len(split.picture_ids))
+            most = max(most, int(counts.max()))
+            if counts.min() < least or (np.diff(split.owner) < 0).any():
+                odd = split.picture_ids[int(counts.argmin())]
                 raise ValueError(
-                    f"split {name!r}: {odd} has {one.min()} captions: wanted at least {least}, in the "
+                    f"split {name!r}: {odd} has {counts.min()} captions: wanted at least {least}, in the "
                     "pictures' order"
                 )
         return cls(
-            dataset=next(iter(caption_splits.values())).dataset,
-            captions_a_picture=int(max(one.max() for one in counts)),
-            pictures={name: len(split.files) for name, split in caption_splits.items()},
-            picture_ids_sha256={n: lines_sha256(split.picture_ids) for n, split in caption_splits.items()},
-            captions_sha256={name: split.fingerprint() for name, split in caption_splits.items()},
-            unreadable={name: ids for name, ids in (unreadable or {}).items() if ids},
+            captions_a_picture=most,
+            pictures={name: len(split.picture_ids) for name, split in splits.items()},
+            picture_ids_sha256={name: lines_sha256(split.picture_ids) for name, split in splits.items()},
+            captions_sha256={name: captions_sha256(split) for name, split in splits.items()},
             **others,
         )
 
-    def as_json(self) -> str:
-        """Return the settings as text, without those that are empty or False."""
-        kept = {name: value for name, value in asdict(self).items() if value not in ({}, False)}
-        return json.dumps(kept, indent=1)
+    @property
+    def network(self) -> str:
+        """The network that made the features, with a digest of its weights; "": nobody knows."""
+        return " ".join(filter(None, [self.backbone, self.backbone_sha256[:12]]))
 
-    def rows(self, folder: Path, name: str) -> FeatureRows:
-        """Return the rows of one split."""
-        shape = (self.pictures[name], self.elements, self.feature_dim)
-        return FeatureRows(folder, name, shape, self.dtype, self.boxes)
+    def as_json(self) -> str:
+        """Return what is known as text."""
+        known = {name: value for name, value in asdict(self).items() if value not in (None, "", {}, False)}
+        return json.dumps(known, indent=1)
+
+
+class FeatureRows:
+    """The rows of one split on disk, with their boxes if `meta` says so; several processes may write them."""
+
+    def __init__(self, folder: Path, meta: Meta, name: str) -> None:
+        assert meta.elements is not None and meta.feature_dim is not None
+        self.count = meta.pictures[name]
+        self.path, self._made = folder / f"{name}_ims.npy", folder / f"{name}_made.npy"
+        shape = self.count, meta.elements, meta.feature_dim
+        self._arrays = {self.path: (np.dtype(meta.dtype), shape)}
+        if meta.boxes:
+            self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
+
+    @property
+    def bytes_each(self) -> int:
+        """What a row takes on disk."""
+        return sum(dtype.itemsize * shape[1] * shape[2] for dtype, shape in self._arrays.values())
+
+    @property
+    def fit(self) -> bool:
+        """Whether the files have their shapes and sizes."""
+        return all(map(self._fits, self._arrays))
+
+    def digests(self) -> dict[str, list[str]]:
+        """Return the digest of each block of each file."""
+        return {path.name: list(_digests(path)) for path in self._arrays}
+
+    def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
+        """Yield the file and the first row of each block whose digest is another one than is known."""
+        for path in self._arrays:
+            if known := digests.get(path.name):
+                for block, digest in enumerate(_digests(path)):
+                    if known[block : block + 1] != [digest]:
+                        yield path, block * BLOCK
+
+    def made(self) -> np.ndarray:
+        """Return which rows of an unfinished folder are there, (n,) bool; none if nothing says so."""
+        # A pipe would make us wait for its other end; a damaged header fails in as many ways as code can.
+        with contextlib.suppress(Exception):
+            if self._made.is_file():
+                made = np.load(self._made, allow_pickle=False)
+                if made.shape == (self.count,) and made.dtype.kind in "bi":  # once numbers, 0 for a lack
+                    return np.asarray(made != 0)
+        return np.zeros(self.count, bool)
+
+    def note(self, made: np.ndarray | None) -> None:
+        """Write down which rows are there, (n,) bool; None: nobody needs to know any more."""
+        if made is None:
+            self._made.unlink(missing_ok=True)
+            return
+        with files.write_atomically(self._made) as file:
+            np.save(file, made)
+
+    def make_files(self) -> None:
+        """Make the files that are not there, or have other shapes."""
+        for path, (dtype, shape) in self._arrays.items():
+            if not self._fits(path):
+                path.unlink(missing_ok=True)  # it may be a link or a pipe
+                np.lib.format.open_memmap(path, "w+", dtype, shape)
+
+    def write(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
+        """Write some rows, and note that they are there once they have reached the disk.
+
+        Args:
+            rows: m numbers of rows.
+            arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
+        """
+        for path, values in zip(self._arrays, arrays, strict=True):
+            _overwrite(path, self.count, rows, values)
+        _overwrite(self._made, self.count, rows, np.ones(len(rows), bool))
+
+    def _fits(self, path: Path) -> bool:
+        """Whether a file has the right shape, type and size."""
+        try:
+            found = MappedPictures(path)
+        except (ValueError, OSError):
+            return False
+        return (found.dtype, found.shape) == self._arrays[path]
 
 
 def texts_of(
-    folder: Path, name: str, split: CaptionSplit | Split, counts: np.ndarray | None = None
+    folder: Path, name: str, split: CaptionSplit | Split, counts: np.ndarray | None
 ) -> dict[Path, str]:
     """Return the text files that go beside the features of a split, each with what it must hold."""
     lines: dict[str, Sequence[object] | None] = {
@@ -125,138 +205,60 @@ def texts_of(
     }
 
 
-def find_damage(folder: Path) -> dict[str, str]:
-    """Return a sentence for each split of a finished extraction whose rows do not match their digests."""
-    settings, digests = files.read_json(folder / META, Settings), _read_digests(folder)
-    problems: dict[str, str] = {}
-    for name in settings.pictures:
-        rows = settings.rows(folder, name)
-        for path, start in rows.damaged(digests) if rows.fit else [(rows.path, None)]:
-            place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
-            problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
-    return problems
+def read_meta(folder: Path) -> Meta | None:
+    """Return what a folder was begun with; None: it was not begun."""
+    for path in (folder / META, folder / UNFINISHED):
+        if path.exists():
+            meta: Meta = files.read_json(path, Meta)
+            return meta
+    return None
 
 
-def _read_digests(folder: Path) -> dict[str, list[str]]:
+def read_digests(folder: Path) -> dict[str, list[str]]:
     """Return the digests of a finished folder's files; {} for folders of other programs, which have none."""
     path = folder / CHECKSUMS
     digests: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
     return digests
 
 
-def read_settings(folder: Path) -> Settings | None:
-    """Return the settings that a folder was begun with; None: it was not begun."""
-    for path in (folder / META, folder / UNFINISHED):
-        if path.exists():
-            settings: Settings = files.read_json(path, Settings)
-            return settings
-    return None
+def find_damage(folder: Path) -> dict[str, str]:
+    """Return a sentence for each split of a folder with digests whose rows do not match them."""
+    meta, digests = files.read_json(folder / META, Meta), read_digests(folder)
+    problems: dict[str, str] = {}
+    for name in meta.pictures:
+        rows = FeatureRows(folder, meta, name)
+        for path, start in rows.damaged(digests) if rows.fit else [(rows.path, None)]:
+            place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
+            problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
+    return problems
 
 
-@dataclass(frozen=True)
-class Extraction:
-    """The features to be made, and the folder that they go into."""
+def first_not_finite(features: np.ndarray) -> int | None:
+    """Return the first row of (n, ...) that holds NaN or infinity."""
+    bad = ~np.isfinite(features).all(tuple(range(1, features.ndim)))
+    return int(bad.argmax()) if bad.any() else None
 
-    folder: Path
-    settings: Settings
-    caption_splits: CaptionSplits
-    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """For each split how many elements each picture has, (n,); empty: all have the same number."""
 
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[dict[str, np.ndarray] | None]:
-        """Begin, or continue, and keep every other program out of the folder meanwhile.
+def _digests(path: Path) -> Iterator[str]:
+    rows = MappedPictures(path)
+    for start in files.progress(range(0, len(rows), BLOCK), desc=f"verify {path.stem}", unit="block"):
+        yield hashlib.sha256(np.asarray(rows[start : start + BLOCK]).tobytes()).hexdigest()
 
-        Yields:
-            For each incomplete split, which rows must be made, (n,) bool; None: nothing is left to do, not
-            even for `finish`.
 
-        Raises:
-            ValueError: the folder holds other features.
-            OSError: it cannot be created or written, or its disk lacks room.
-        """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with files.locked(self.folder, "is extracting into"):
-            missing = self._missing()
-            yield None if self._is_whole(missing) else self._begin(missing)
+def _overwrite(path: Path, count: int, rows: np.ndarray, values: np.ndarray) -> None:
+    """Write some rows of a `.npy` file that has `count` of them.
 
-    def finish(self) -> None:
-        """Write the texts and the digests; then mark the folder as whole."""
-        for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
-            left.unlink()
-        digests: dict[str, list[str]] = {}
-        for name in self.caption_splits:
-            for kind in (CAPTION_IDS, CAPTION_COUNTS):  # an old file would be about other captions
-                if (path := self.folder / f"{name}_{kind}.txt") not in self._texts(name):
-                    path.unlink(missing_ok=True)
-            for path, text in self._texts(name).items():
-                self._write(path, text)
-            digests |= self.rows(name).digests()
-        self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
-        self._write(self.folder / META, self.settings.as_json())
-        (self.folder / UNFINISHED).unlink(missing_ok=True)
-        for name in self.caption_splits:
-            self.rows(name).made.unlink(missing_ok=True)
-
-    def rows(self, name: str) -> FeatureRows:
-        """Return the rows of one split."""
-        return self.settings.rows(self.folder, name)
-
-    def _texts(self, name: str) -> dict[Path, str]:
-        counts = self.counts[name] if self.counts else None
-        return texts_of(self.folder, name, self.caption_splits[name], counts)
-
-    def _missing(self) -> dict[str, np.ndarray]:
-        """Return which rows of each split must be made, (n,) bool; refuse other features."""
-        before = read_settings(self.folder)
-        if before is None:
-            for name in self.caption_splits:
-                for path in (self.rows(name).path, *self._texts(name)):
-                    if path.exists():
-                        raise ValueError(
-                            f"{self.folder} holds features from elsewhere ({path.name}): name another folder"
-                        )
-        else:
-            for setting in ("unreadable", *asdict(self.settings)):
-                was, now = getattr(before, setting), getattr(self.settings, setting)
-                if was != now and setting != "captions_sha256":
-                    raise ValueError(
-                        f"{self.folder} holds features made with other settings: {setting} was {short(was)} "
-                        f"and is now {short(now)}; name another folder, or empty this one"
-                    )
-        digests = _read_digests(self.folder) if (self.folder / META).exists() else None
-        return {name: self.rows(name).missing(digests) for name in self.caption_splits}
-
-    def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
-        return (
-            not (self.folder / UNFINISHED).exists()
-            and read_settings(self.folder) == self.settings
-            and not any(rows.any() for rows in missing.values())
-            and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
-        )
-
-    def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Mark the folder as unfinished, and begin the splits that lack rows; return those."""
-        begun = {name: rows for name, rows in missing.items() if rows.any()}
-        for name, rows in begun.items() if (self.folder / META).exists() else ():
-            pictures = [self.caption_splits[name].files[row].name for row in np.flatnonzero(rows)]
-            print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
-        wanted = sum(self.rows(name).bytes_missing(rows) for name, rows in begun.items())
-        free = shutil.disk_usage(self.folder).free
-        if wanted > free:
-            raise OSError(
-                f"{self.folder} needs {wanted / 1e6:,.1f} MB more, but its disk has {free / 1e6:,.1f} MB "
-                "left: make room, or name a folder on another disk"
-            )
-        for name, rows in missing.items():
-            self.rows(name).note_missing(rows)
-        self._write(self.folder / UNFINISHED, self.settings.as_json())
-        (self.folder / META).unlink(missing_ok=True)
-        for name in begun:
-            self.rows(name).begin()
-        return begun
-
-    def _write(self, path: Path, text: str) -> None:
-        if not files.holds(path, text):
-            with files.write_atomically(path, "w") as file:
-                file.write(text)
+    They are written, not mapped: a full disk then raises an error and does not kill the process silently.
+    """
+    try:
+        with path.open("r+b") as file:
+            for row, value in zip(rows.tolist(), values, strict=True):
+                # From the end, since the header's length is open.
+                file.seek((row - count) * value.nbytes, os.SEEK_END)
+                file.write(value.tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written ({error.strerror}): once that is solved, the same command goes on"
+        ) from error

@@ -1,19 +1,19 @@
 """Features of pictures as files: the folders that papers share, mapped from disk.
 
-A folder holds, for each split, `{split}_ims.npy` (n, N, F), `{split}_caps.txt` (one caption per line) and
-`{split}_ids.txt`. Files of 33 GB are mapped, never read whole. `extract` (from `vsecore.data.extraction`)
-writes such a folder from photographs, with a network of `load_backbone` (from `vsecore.data.backbones`).
+See `feature_folder` for what is in one. Files of 33 GB are mapped, never read whole. `extract` (from
+`vsecore.data.extraction`) writes such a folder from photographs, with a network of `load_backbone` (from
+`vsecore.data.backbones`).
 """
 
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field
 
 from vsecore.data import files
-from vsecore.data.annotations import DatasetName, expanded, read_lines
+from vsecore.data.annotations import expanded
 from vsecore.data.backbones import Backbone, load_backbone
 from vsecore.data.extraction import extract
 from vsecore.data.feature_folder import (
@@ -23,10 +23,10 @@ from vsecore.data.feature_folder import (
     COUNTS,
     META,
     UNFINISHED,
+    Meta,
     find_damage,
-    texts_of,
+    first_not_finite,
 )
-from vsecore.data.feature_rows import first_not_finite
 from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
 from vsecore.data.known_words import look_at_words
 from vsecore.data.memory_map import MappedPictures
@@ -37,45 +37,6 @@ __all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backb
 
 REPEATS = 5
 """How often such folders repeat each evaluation picture: once for each of its captions."""
-BLOCK = 256
-"""Pictures written at a time."""
-
-
-@dataclass(frozen=True)
-class _Meta:
-    """What `meta.json` says about the features; folders that papers share have none."""
-
-    dataset: DatasetName | None = None
-    kind: FeatureKind = "region"
-    backbone: str | None = None
-    backbone_sha256: str = ""
-    captions_a_picture: Annotated[int, Field(ge=1)] = CAPTIONS_A_PICTURE
-    """Where a split has no file of counts."""
-    dtype: str | None = None
-    elements: int | None = None
-    feature_dim: int | None = None
-    pictures: dict[str, int] = field(default_factory=dict)
-    captions_sha256: dict[str, str] = field(default_factory=dict)
-    counts_sha256: dict[str, str] = field(default_factory=dict)
-    unreadable: dict[str, list[str]] = field(default_factory=dict)
-
-    @property
-    def network(self) -> str:
-        """The network that made the features, with a digest of its weights; "": nobody knows."""
-        return " ".join(filter(None, [self.backbone, self.backbone_sha256[:12]]))
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """One split of a folder."""
-
-    split: Split
-    whole: MappedPictures
-    """All rows of the file."""
-    repeats: int
-    """How many consecutive rows are the same picture."""
-    names: Literal["given", "numbers", "none"]
-    """Whether its file of ids gives names, or only numbers of its lines; "none": there is no file."""
 
 
 def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
@@ -102,23 +63,11 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
             extraction is unfinished.
     """
     folder, meta, names = _begin(folder, test)
-    opened = {ours: _open_split(folder, theirs, ours, meta) for ours, theirs in names.items()}
-    for part in opened.values():
-        _refuse_nan(part, np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64)))
-    _refuse_shared_pictures(folder, opened)
-    return _dataset(folder, meta, opened, kind)
-
-
-def write_split(folder: Path, split: Split) -> None:
-    """Write a split into a folder of features, in half precision; its captions come last."""
-    header = {"descr": "<f2", "fortran_order": False, "shape": tuple(split.pictures.shape)}
-    with files.write_atomically(folder / f"{split.name}_ims.npy") as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for start in files.progress(range(0, len(split), BLOCK), desc=f"write {split.name}", unit="block"):
-            file.write(np.asarray(split.pictures[start : start + BLOCK], "<f2").tobytes())
-    for path, text in texts_of(folder, split.name, split).items():
-        with files.write_atomically(path, "w") as file:
-            file.write(text)
+    parts = [_Part.open(folder, theirs, ours, meta) for ours, theirs in names.items()]
+    for part in parts:
+        part.read(np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64)))
+    _refuse_shared_pictures(folder, parts)
+    return _dataset(folder, meta, parts, kind)
 
 
 def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
@@ -134,85 +83,36 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
     Returns:
         What is there, and every problem. With no problems, the folder is ready.
     """
-    report = DataReport()
+    report, damage = DataReport(), dict[str, str]()
     with report.noting():
         folder, meta, names = _begin(folder, test)
         if (folder / META).exists():
-            report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.backbone}")
+            report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.network or 'others'}")
             report.facts += (
                 f"left out of {name}, because they cannot be read: {counted(ids, 'picture')}"
                 for name, ids in meta.unreadable.items()
             )
-        damage: dict[str, str] = {}
         if (folder / CHECKSUMS).exists():
             with report.noting():
                 damage = find_damage(folder)
         else:
             report.facts.append("no checksums: numbers that are wrong, but finite, go unnoticed")
         report.problems += damage.values()
-        opened: dict[str, _Opened] = {}
+        parts: list[_Part] = []
         for ours, theirs in names.items():
-            if theirs in damage:
-                continue
-            with report.noting():
-                opened[ours] = _open_split(folder, theirs, ours, meta)
-                report.facts.append(repr(opened[ours].split))
-                _check_rows(opened[ours])
+            if theirs not in damage:
+                with report.noting():
+                    parts.append(_Part.open(folder, theirs, ours, meta))
+                    report.facts.append(repr(parts[-1].split))
+                    parts[-1].check()
         with report.noting():
-            _refuse_shared_pictures(folder, opened)
-        if opened.keys() == names.keys():
-            _dataset(folder, meta, opened, None)
-            facts, warnings = look_at_words({name: part.split for name, part in opened.items()})
+            _refuse_shared_pictures(folder, parts)
+        if len(parts) == len(names):
+            _dataset(folder, meta, parts, None)
+            facts, warnings = look_at_words({part.split.name: part.split for part in parts})
             report.facts += facts
             report.warnings += warnings
     return report
-
-
-def _check_rows(part: _Opened) -> None:
-    """Read every number: all must be finite, and repeated rows equal."""
-    block = 64 * part.repeats
-    blocks = range(0, len(part.whole), block)
-    for start in files.progress(blocks, desc=f"read {part.split.name}", unit="block"):
-        rows = _refuse_nan(part, np.arange(start, min(start + block, len(part.whole))))
-        fives = rows.reshape(-1, part.repeats, *rows.shape[1:])
-        differ = (fives != fives[:, :1]).any(tuple(range(1, fives.ndim)))
-        if differ.any():
-            row = start + part.repeats * int(differ.argmax())
-            raise ValueError(
-                f"{part.whole.path}, rows {row} to {row + part.repeats - 1} differ, though elsewhere in it "
-                f"each picture has {part.repeats} equal rows: get the file again"
-            )
-
-
-def _refuse_nan(part: _Opened, rows: np.ndarray) -> np.ndarray:
-    """Read some rows of a file, which must be finite numbers."""
-    read: np.ndarray = part.whole[rows]
-    bad = first_not_finite(read)
-    if bad is not None:
-        raise ValueError(
-            f"{part.whole.path}, row {rows[bad]} holds NaN or infinity: get the file again, or delete it and "
-            "extract again"
-        )
-    return read
-
-
-def _dataset(folder: Path, meta: _Meta, opened: dict[str, _Opened], kind: FeatureKind | None) -> Dataset:
-    splits = {name: part.split for name, part in opened.items()}
-    name = meta.dataset or folder.resolve().name
-    return Dataset(name, **splits, feature_kind=kind or meta.kind, network=meta.network)
-
-
-def _refuse_shared_pictures(folder: Path, opened: dict[str, _Opened]) -> None:
-    """Refuse a picture in two splits: testing on a picture that was trained on is no test."""
-    places: dict[str, _Opened] = {}
-    for part in opened.values():
-        for identity in part.split.picture_ids if part.names != "none" else ():
-            before = places.setdefault(identity, part)
-            if before is not part and "given" in (before.names, part.names):
-                raise ValueError(
-                    f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
-                    f"{part.split.name!r}, according to their files of ids: keep it in one of them"
-                )
 
 
 def holds_features(folder: str | Path) -> bool:
@@ -221,12 +121,83 @@ def holds_features(folder: str | Path) -> bool:
     return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
 
 
-def _begin(folder: str | Path, test: str) -> tuple[Path, _Meta, dict[str, str]]:
+@dataclass(frozen=True)
+class _Part:
+    """One split of a folder."""
+
+    split: Split
+    whole: MappedPictures
+    """All rows of the file."""
+    repeats: int
+    """How many consecutive rows are the same picture."""
+    has_ids: bool
+
+    @classmethod
+    def open(cls, folder: Path, theirs: str, ours: str, meta: Meta) -> "_Part":
+        """Open a split that the folder calls `theirs`; its texts must fit its rows and `meta.json`."""
+        path = folder / f"{theirs}_ims.npy"
+        whole, captions = MappedPictures(path), _lines(folder / f"{theirs}_caps.txt")
+        counts = _numbers(folder / f"{theirs}_{CAPTION_COUNTS}.txt", len(whole))
+        repeats, each = 1, _captions_each(whole, captions, counts, meta)
+        if each is None:
+            repeats, each = REPEATS, np.array(REPEATS)
+        pictures = whole[::repeats]
+        count, ids = len(pictures), folder / f"{theirs}_ids.txt"
+        identities = [str(row) for row in range(count)]
+        if ids.exists():
+            identities = _picture_ids(ids, count, {len(whole), len(captions)})
+        numbers_file = folder / f"{theirs}_{CAPTION_IDS}.txt"
+        split = Split(
+            name=ours,
+            pictures=pictures,
+            captions=captions,
+            owner=np.repeat(np.arange(count), each),
+            picture_ids=identities,
+            picture_counts=_numbers(folder / f"{theirs}_{COUNTS}.txt", count),
+            caption_ids=_lines(numbers_file, len(captions)) if numbers_file.exists() else None,
+        )
+        _compare_with_meta(whole, split, theirs, meta)
+        return cls(split, whole, repeats, ids.exists())
+
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Read some rows of the file, which must be finite numbers."""
+        read: np.ndarray = self.whole[rows]
+        bad = first_not_finite(read)
+        if bad is not None:
+            raise ValueError(
+                f"{self.whole.path}, row {rows[bad]} holds NaN or infinity: get the file again, or delete it "
+                "and extract again"
+            )
+        return read
+
+    def check(self) -> None:
+        """Read every number: all must be finite, and repeated rows equal."""
+        block = 64 * self.repeats
+        starts = range(0, len(self.whole), block)
+        for start in files.progress(starts, desc=f"read {self.split.name}", unit="block"):
+            rows = self.read(np.arange(start, min(start + block, len(self.whole))))
+            fives = rows.reshape(-1, self.repeats, *rows.shape[1:])
+            differ = (fives != fives[:, :1]).any(tuple(range(1, fives.ndim)))
+            if differ.any():
+                row = start + self.repeats * int(differ.argmax())
+                raise ValueError(
+                    f"{self.whole.path}, rows {row} to {row + self.repeats - 1} differ, though elsewhere in "
+                    f"it each picture has {self.repeats} equal rows: get the file again"
+                )
+
+    @functools.cached_property
+    def only_counts(self) -> bool:
+        """Whether its ids are no names, but only numbers of the file's lines."""
+        most = max(len(self.whole), len(self.split.captions))
+        return all(identity.isdecimal() and int(identity) <= most for identity in self.split.picture_ids)
+
+
+def _begin(folder: str | Path, test: str) -> tuple[Path, Meta, dict[str, str]]:
     """Return the folder, what `meta.json` says, and by what names the folder calls our splits."""
     folder = expanded(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
-    meta: _Meta = files.read_json(folder / META, _Meta) if (folder / META).exists() else _Meta()
+    meta: Meta = files.read_json(folder / META, Meta) if (folder / META).exists() else Meta()
     if (folder / UNFINISHED).exists() and not (folder / META).exists():
         raise ValueError(
             f"{folder} holds an unfinished extraction: run the same extraction again to finish it"
@@ -236,70 +207,73 @@ def _begin(folder: str | Path, test: str) -> tuple[Path, _Meta, dict[str, str]]:
     return folder, meta, {"train": "train", "dev": "dev", "test": test}
 
 
-def _full_lines(path: Path) -> list[str]:
-    lines = read_lines(path)
+def _dataset(folder: Path, meta: Meta, parts: Iterable[_Part], kind: FeatureKind | None) -> Dataset:
+    train, dev, test = (part.split for part in parts)
+    name = meta.dataset or folder.resolve().name
+    return Dataset(name, train, dev, test, kind or meta.kind, meta.network)
+
+
+def _refuse_shared_pictures(folder: Path, parts: Iterable[_Part]) -> None:
+    """Refuse a picture in two splits: testing on a picture that was trained on is no test."""
+    places: dict[str, _Part] = {}
+    for part in parts:
+        for identity in part.split.picture_ids if part.has_ids else ():
+            before = places.setdefault(identity, part)
+            if before is not part and not (before.only_counts and part.only_counts):
+                raise ValueError(
+                    f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
+                    f"{part.split.name!r}, according to their files of ids: keep it in one of them"
+                )
+
+
+def _captions_each(
+    whole: MappedPictures, captions: list[str], counts: np.ndarray | None, meta: Meta
+) -> np.ndarray | None:
+    """Return how many captions each picture has, (n,) or (); None: five, each with a row of its own."""
+    rows, each = len(whole), meta.captions_a_picture
+    if counts is not None and len(captions) == counts.sum():
+        return counts
+    if counts is None and len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
+        return None
+    # If another split has pictures with more captions, one where all have five has no file of counts.
+    for number in (each, CAPTIONS_A_PICTURE) if each > CAPTIONS_A_PICTURE else (each,):
+        if counts is None and len(captions) == number * rows:
+            return np.array(number)
+    wanted = f"{each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} times)"
+    raise ValueError(
+        f"{whole.path.name.removesuffix('ims.npy')}caps.txt in {whole.path.parent} has {len(captions)} "
+        f"captions for the {rows} rows of {whole.path.name}: wanted "
+        f"{wanted if counts is None else f'{counts.sum()}, as are counted'}; one of the files may be cut off"
+    )
+
+
+def _repeats_pictures(pictures: MappedPictures) -> bool:
+    """Whether rows come in fives of the same picture, judged by the first, a middle and the last five."""
+    groups = len(pictures) // REPEATS
+    fives = (pictures[REPEATS * group + np.arange(REPEATS)] for group in {0, groups // 2, groups - 1})
+    return all(np.array_equal(five, five[:1].repeat(REPEATS, 0), equal_nan=True) for five in fives)
+
+
+def _lines(path: Path, *counts: int) -> list[str]:
+    """Return the lines of a file, none of them empty and, if counts are given, one of so many."""
+    lines = files.read_lines(path)
     if "" in lines:
         raise ValueError(f"{path}, line {lines.index('') + 1} is empty: wanted something on each line")
-    return lines
-
-
-def _open_split(folder: Path, theirs: str, ours: str, meta: _Meta) -> _Opened:
-    whole = MappedPictures(folder / f"{theirs}_ims.npy")
-    caption_file, id_file = folder / f"{theirs}_caps.txt", folder / f"{theirs}_ids.txt"
-    captions = _full_lines(caption_file)
-    pictures, rows, each, repeats = whole, len(whole), meta.captions_a_picture, 1
-    numbers_of = _numbers(folder / f"{theirs}_{CAPTION_COUNTS}.txt", rows)
-    if numbers_of is not None:
-        if len(captions) != numbers_of.sum():
-            raise ValueError(
-                f"{caption_file} has {len(captions)} captions, and {theirs}_{CAPTION_COUNTS}.txt counts "
-                f"{numbers_of.sum()}: get the folder again, or extract it again"
-            )
-    elif len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
-        pictures, each, repeats = whole[::REPEATS], REPEATS, REPEATS
-    elif len(captions) == CAPTIONS_A_PICTURE * rows and each > CAPTIONS_A_PICTURE:
-        each = CAPTIONS_A_PICTURE  # only another split has pictures with more: see `caption_numbers`
-    elif len(captions) != each * rows:
+    if counts and len(lines) not in counts:
         raise ValueError(
-            f"{caption_file} has {len(captions)} captions for the {rows} rows of {whole.path.name}: "
-            f"wanted {each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} "
-            "times); one of the two files may be cut off"
+            f"{path} has {len(lines)} lines, wanted {' or '.join(map(str, counts))}: get it again"
         )
-    has_ids, identities = id_file.exists(), [str(row) for row in range(len(pictures))]
-    if has_ids:
-        identities = _picture_ids(id_file, len(pictures), {rows, len(captions)})
-    split = Split(
-        name=ours,
-        pictures=pictures,
-        captions=captions,
-        owner=np.repeat(np.arange(len(pictures)), each if numbers_of is None else numbers_of),
-        picture_ids=identities,
-        picture_counts=_numbers(folder / f"{theirs}_{COUNTS}.txt", len(pictures)),
-        caption_ids=_lines_for(folder / f"{theirs}_{CAPTION_IDS}.txt", len(captions), "captions"),
-    )
-    _compare_with_meta(whole, split, theirs, meta)
-    most = max(rows, len(captions))
-    numbers = all(identity.isdecimal() and int(identity) <= most for identity in identities)
-    names: Literal["given", "numbers"] = "numbers" if numbers else "given"
-    return _Opened(split, whole, repeats, names if has_ids else "none")
+    return lines
 
 
 def _numbers(path: Path, pictures: int) -> np.ndarray | None:
     """Return a whole number for each picture, (n,); None: there is no such file."""
-    lines = _lines_for(path, pictures, "pictures")
-    if lines and not all(line.isdecimal() and len(line) < 10 for line in lines):
-        raise ValueError(f"{path} holds more than whole numbers: get it again")
-    return None if lines is None else np.array(list(map(int, lines)))
-
-
-def _lines_for(path: Path, count: int, things: str) -> list[str] | None:
-    """Return a line for each thing; None: there is no such file, and many folders have none."""
     if not path.exists():
         return None
-    lines = _full_lines(path)
-    if len(lines) != count:
-        raise ValueError(f"{path} has {len(lines)} lines for {count} {things}: get it again")
-    return lines
+    lines = _lines(path, pictures)
+    if not all(line.isdecimal() and len(line) < 10 for line in lines):
+        raise ValueError(f"{path} holds more than whole numbers: get it again")
+    return np.array(list(map(int, lines)))
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
@@ -307,19 +281,16 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
 
     Consecutive lines must be equal, unless all lines of the file are different: then they number captions.
     """
-    lines = _full_lines(path)
-    if len(lines) != pictures and (len(lines) not in lengths or len(lines) % pictures):
-        raise ValueError(f"{path} has {len(lines)} lines for {pictures} pictures: get it again")
+    lines = _lines(path, pictures, *(length for length in lengths if length % pictures == 0))
     each = len(lines) // pictures
     identities = lines[::each]
-    by_caption = len(set(lines)) == len(lines)
-    for row in range(0 if by_caption else pictures):
-        own = lines[each * row : each * (row + 1)]
-        if own != [identities[row]] * each:
-            raise ValueError(
-                f"{path}, lines {each * row + 1} to {each * (row + 1)} name different pictures for one row "
-                "of features: get it again"
-            )
+    if len(set(lines)) < len(lines):
+        for row, identity in enumerate(identities):
+            if lines[each * row : each * (row + 1)] != [identity] * each:
+                raise ValueError(
+                    f"{path}, lines {each * row + 1} to {each * (row + 1)} name different pictures for one "
+                    "row of features: get it again"
+                )
     first: dict[str, int] = {}
     for row, identity in enumerate(identities):
         if first.setdefault(identity, row) != row:
@@ -330,13 +301,15 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
     return identities
 
 
-def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _Meta) -> None:
-    shape = zip(("pictures", "elements", "feature_dim"), whole.shape, strict=False)
-    for name, held in {**dict(shape), "dtype": str(whole.dtype)}.items():
-        said = meta.pictures.get(theirs) if name == "pictures" else getattr(meta, name)
-        if said not in (None, held):
+def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: Meta) -> None:
+    """Refuse rows or texts that are not as `meta.json` says."""
+    count, *rest = whole.shape
+    said = [meta.pictures.get(theirs), meta.elements, meta.feature_dim, meta.dtype]
+    held = [count, *rest, str(whole.dtype)] if len(rest) == 2 else []
+    for name, ours, known in zip(("pictures", "elements", "feature_dim", "dtype"), held, said, strict=False):
+        if known not in (None, ours):
             raise ValueError(
-                f"{whole.path} has {name} {held}, but {META} says {short(said)}: get the folder again, or "
+                f"{whole.path} has {name} {ours}, but {META} says {short(known)}: get the folder again, or "
                 "extract it again"
             )
     counts = [] if split.picture_counts is None else split.picture_counts.tolist()
@@ -349,10 +322,3 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: _
                 f"{whole.path.with_name(names)} does not match {META}: extract again, or get the folder "
                 f'again; if you changed it on purpose, delete "{field_name}" in {META}'
             )
-
-
-def _repeats_pictures(pictures: MappedPictures) -> bool:
-    """Whether rows come in fives of the same picture, judged by the first, a middle and the last five."""
-    groups = len(pictures) // REPEATS
-    fives = (pictures[REPEATS * group + np.arange(REPEATS)] for group in {0, groups // 2, groups - 1})
-    return all(np.array_equal(five, five[:1].repeat(REPEATS, 0), equal_nan=True) for five in fives)

@@ -89,6 +89,21 @@ def read_text(path: str | Path) -> bytes:
     return path.read_bytes()
 
 
+def read_lines(path: str | Path) -> list[str]:
+    """Return the lines of a text file, without the blanks around them.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: it is not UTF-8, or would fill the memory.
+    """
+    try:
+        text = read_text(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
+    # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
+    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+
+
 def digest_of(path: Path) -> bytes:
     """Return the sha256 of a file's content; b"" for anything but a file."""
     if not path.is_file():  # a pipe would make us wait for its other end

@@ -1,16 +1,13 @@
 """Features of several networks side by side: what one of them misses, another may have seen."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from vsecore.data import files
-from vsecore.data.feature_folder import META
-from vsecore.data.features import BLOCK, open_precomp, write_split
-from vsecore.data.karpathy import captions_sha256
+from vsecore.data.feature_folder import BLOCK, Meta
+from vsecore.data.features import open_precomp
+from vsecore.data.folder_writer import FolderWriter
 from vsecore.data.splits import Split
 
 
@@ -35,14 +32,12 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     """
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
-    datasets = [open_precomp(folder) for folder in folders]
-    out = Path(out).expanduser()
+    datasets, out = [open_precomp(folder) for folder in folders], Path(out).expanduser()
     if out.is_dir() and any(out.iterdir()):
         raise FileExistsError(f"{out} holds something already: name a new folder for the joined features")
-    names = ("train", "dev", "test")
-    for folder, dataset in zip(folders[1:], datasets[1:], strict=True):
-        for name in names:
-            first, other = getattr(datasets[0], name), getattr(dataset, name)
+    splits = {name: [getattr(dataset, name) for dataset in datasets] for name in ("train", "dev", "test")}
+    for name, (first, *others) in splits.items():
+        for folder, other in zip(folders[1:], others, strict=True):
             if first.picture_ids != other.picture_ids or first.captions != other.captions:
                 raise ValueError(
                     f"{folder}: its {name} split has other pictures or captions than that of {folders[0]}: "
@@ -52,46 +47,38 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     if cells and {*grids} != {("grid", grids[0][1])}:
         found = ", ".join(f"{kind} of {elements}" for kind, elements in grids)
         raise ValueError(f"the folders hold {found}: wanted grids of one size to join cell by cell")
-    splits: dict[str, Split] = {name: getattr(datasets[0], name) for name in names}
-    for name, split in splits.items():
-        several = [getattr(dataset, name) for dataset in datasets]
-        parts = [_cells(part) if cells else mean_elements(part)[:, None] for part in several]
-        write_split(out, replace(split, pictures=np.concatenate(parts, axis=2), picture_counts=None))
     networks = (
         data.network or Path(folder).resolve().name for folder, data in zip(folders, datasets, strict=True)
     )
-    meta = {
-        "dataset": datasets[0].name,
-        "backbone": " + ".join(networks),
-        "kind": "grid",
-        "dtype": "float16",
-        "elements": grids[0][1] if cells else 1,
-        "feature_dim": sum(dataset.feature_dim for dataset in datasets),
-        "captions_a_picture": int(max(split.caption_counts.max() for split in splits.values())),
-        "pictures": {name: len(split) for name, split in splits.items()},
-        "captions_sha256": {n: captions_sha256(s) for n, s in splits.items()},
-    }
-    with files.write_atomically(out / META, "w") as file:  # last: it marks the folder as whole
-        json.dump(meta, file, indent=2)
-    return out
+    firsts = {name: several[0] for name, several in splits.items()}
+    meta = Meta.of(
+        firsts,
+        dataset=datasets[0].name,
+        backbone=" + ".join(networks),
+        kind="grid",
+        dtype="float16",
+        elements=grids[0][1] if cells else 1,
+        feature_dim=sum(dataset.feature_dim for dataset in datasets),
+    )
 
+    def side_by_side(name: str, rows: np.ndarray) -> list[np.ndarray]:
+        seen = [split.pictures[rows] if cells else _means(split, rows)[:, None] for split in splits[name]]
+        return [np.concatenate([part.astype(np.float16) for part in seen], axis=2)]
 
-def _cells(split: Split) -> np.ndarray:
-    """Return the elements of all pictures in half precision, as they will be on disk, (n, N, F)."""
-    return np.asarray(split.pictures[np.arange(len(split))], np.float16)
+    return FolderWriter(out, meta, firsts).fill(side_by_side)
 
 
 def mean_elements(split: Split) -> np.ndarray:
     """Return the mean of each picture's real elements, (n, F) float32; pixels are refused."""
     if split.has_pixels:
         raise ValueError(f"split {split.name!r} holds pixels: wanted features (pictures, elements, width)")
-    means = np.empty((len(split), split.pictures.shape[2]), np.float32)
-    for start in range(0, len(split), BLOCK):
-        rows = np.arange(start, min(start + BLOCK, len(split)))
-        block = np.asarray(split.pictures[rows], np.float32)  # (b, N, F)
-        counts = (
-            np.full(len(rows), block.shape[1]) if split.picture_counts is None else split.picture_counts[rows]
-        )
-        real = np.arange(block.shape[1]) < counts[:, None]  # (b, N)
-        means[rows] = (block * real[..., None]).sum(1) / counts[:, None]
-    return means
+    blocks = (np.arange(start, min(start + BLOCK, len(split))) for start in range(0, len(split), BLOCK))
+    return np.concatenate([_means(split, rows) for rows in blocks])
+
+
+def _means(split: Split, rows: np.ndarray) -> np.ndarray:
+    """Return the mean of the real elements of some pictures, (B, F) float32."""
+    seen = np.asarray(split.pictures[rows], np.float32)  # (B, N, F)
+    counts = np.full(len(split), seen.shape[1]) if split.picture_counts is None else split.picture_counts
+    real = np.arange(seen.shape[1]) < counts[rows, None]  # (B, N)
+    return np.asarray((seen * real[..., None]).sum(1) / counts[rows, None], np.float32)

@@ -97,10 +97,6 @@ class CaptionSplit:
             caption_ids=None if numbers is None else [numbers[row] for row in captions],
         )
 
-    def fingerprint(self) -> str:
-        """Return a sha256 over names and captions, which the text files of a folder of features hold."""
-        return captions_sha256(self)
-
 
 def captions_sha256(split: CaptionSplit | Split) -> str:
     """Return a sha256 over the names of pictures, captions and, if not five each, their numbers."""

@@ -5,7 +5,6 @@ on a stand-in: as many pictures, as many captions, features of the same width. S
 those of the real thing. There is something to learn too, so that a loss which falls shows that all is well.
 """
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +14,9 @@ import numpy as np
 from pydantic import Field
 
 from vsecore.arguments import checked
-from vsecore.data.feature_folder import META
-from vsecore.data.features import BLOCK, open_precomp, write_split
-from vsecore.data.files import write_atomically
+from vsecore.data.feature_folder import BLOCK, Meta
+from vsecore.data.features import open_precomp
+from vsecore.data.folder_writer import FolderWriter
 from vsecore.data.noise import noise
 from vsecore.data.splits import CAPTIONS_A_PICTURE as CAPTIONS
 from vsecore.data.splits import Dataset, FeatureKind, Split
@@ -149,27 +148,28 @@ def _frequent_first(draws: np.ndarray) -> np.ndarray:
 def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     """Write a rehearsal as a folder of features, which a training then reads from disk like a real one.
 
+    If it is interrupted, the same call continues.
+
     Args:
         folder: where to; see `features.open_precomp`.
         shape: how large it is.
         seed: decides every number.
 
     Raises:
+        ValueError: the folder holds other features.
         OSError: the disk has no room for it.
     """
-    folder = Path(folder).expanduser()
     drawn = rehearsal(shape, seed)
-    folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob(".*.part"):  # left by a process that was killed
-        stale.unlink()
-    free = shutil.disk_usage(folder).free
-    if shape.bytes_on_disk > free:
-        raise OSError(
-            f"{folder} needs {shape.bytes_on_disk / 1e9:,.1f} GB and its disk has {free / 1e9:,.1f} GB: name "
-            "a folder on another disk, or take a share of the pictures"
-        )
-    for split in (drawn.train, drawn.dev, drawn.test):
-        write_split(folder, split)
-    with write_atomically(folder / META, "w") as file:
-        file.write(f'{{"kind": "{shape.kind}", "backbone": "drawn numbers"}}\n')
-    return open_precomp(folder)
+    splits = {split.name: split for split in (drawn.train, drawn.dev, drawn.test)}
+    meta = Meta.of(
+        splits,
+        dataset=None,
+        backbone="drawn numbers",
+        backbone_sha256=f"seed {seed}",
+        kind=shape.kind,
+        dtype="float16",
+        elements=shape.elements,
+        feature_dim=shape.feature_dim,
+    )
+    writer = FolderWriter(Path(folder).expanduser(), meta, splits)
+    return open_precomp(writer.fill(lambda name, rows: [splits[name].pictures[rows]]))

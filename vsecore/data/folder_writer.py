@@ -1,0 +1,189 @@
+"""Write a folder of features (see `feature_folder`) so that an interruption loses nothing."""
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data import files
+from vsecore.data.feature_folder import (
+    BLOCK,
+    CAPTION_COUNTS,
+    CAPTION_IDS,
+    CHECKSUMS,
+    META,
+    UNFINISHED,
+    FeatureRows,
+    Meta,
+    Splits,
+    first_not_finite,
+    read_digests,
+    read_meta,
+    texts_of,
+)
+from vsecore.typed import counted, short
+
+
+@dataclass(frozen=True)
+class FolderWriter:
+    """Writes a folder of features. If it is interrupted, the same call continues where it stopped.
+
+    Rows that are already there stay; those that are damaged or cut off are made again.
+    """
+
+    folder: Path
+    meta: Meta
+    splits: Splits
+    counts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """For each split how many elements each picture has, (n,); empty: all have the same number."""
+
+    def fill(self, read: Callable[[str, np.ndarray], Sequence[np.ndarray]], block: int = BLOCK) -> Path:
+        """Write the rows that are missing, in this process, and return the folder; raises as `opened` does.
+
+        Args:
+            read: gives what `FeatureRows.write` takes, for a split's name and numbers of its rows.
+            block: how many rows are read at a time; an interruption loses at most so many.
+        """
+        with self.opened() as missing:
+            for name, rows in (missing or {}).items():
+                with files.progress(desc=name, total=len(rows), unit="picture") as bar:
+                    for some in np.split(rows, range(block, len(rows), block)):
+                        self.rows(name).write(some, read(name, some))
+                        bar.update(len(some))
+            if missing is not None:
+                self.finish()
+        return self.folder
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[dict[str, np.ndarray] | None]:
+        """Begin, or continue, and keep every other program out of the folder meanwhile.
+
+        Yields:
+            For each incomplete split, the numbers of the rows that must be made; None: nothing is left to do,
+            not even for `finish`.
+
+        Raises:
+            ValueError: the folder holds other features.
+            OSError: it cannot be created or written, or its disk lacks room.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with files.locked(self.folder, "is extracting into"):
+            self._refuse_others()
+            missing = {name: self._missing(name) for name in self.splits}
+            yield None if self._is_whole(missing) else self._begin(missing)
+
+    def finish(self) -> None:
+        """Write the texts and the digests; then mark the folder as whole.
+
+        Raises:
+            OSError: a row is not there: a network disk may lose what other processes write.
+        """
+        for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
+            left.unlink()
+        digests: dict[str, list[str]] = {}
+        for name in self.splits:
+            rows, texts = self.rows(name), self._texts(name)
+            if not rows.made().all():
+                raise OSError(f"{rows.path} lacks rows that were written: run the same extraction again")
+            for kind in (CAPTION_IDS, CAPTION_COUNTS):  # an old file would be about other captions
+                if (path := self.folder / f"{name}_{kind}.txt") not in texts:
+                    path.unlink(missing_ok=True)
+            for path, text in texts.items():
+                self._write(path, text)
+            digests |= rows.digests()
+        self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
+        self._write(self.folder / META, self.meta.as_json())
+        (self.folder / UNFINISHED).unlink(missing_ok=True)
+        for name in self.splits:
+            self.rows(name).note(None)
+
+    def rows(self, name: str) -> FeatureRows:
+        """Return the rows of one split."""
+        return FeatureRows(self.folder, self.meta, name)
+
+    def _texts(self, name: str) -> dict[Path, str]:
+        return texts_of(self.folder, name, self.splits[name], self.counts.get(name))
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder with other features than these."""
+        before = read_meta(self.folder)
+        for setting in () if before is None else ("unreadable", *asdict(self.meta)):
+            was, now = getattr(before, setting), getattr(self.meta, setting)
+            if was != now and setting != "captions_sha256":
+                raise ValueError(
+                    f"{self.folder} holds features made with other settings: {setting} was {short(was)} and "
+                    f"is now {short(now)}; name another folder, or empty this one"
+                )
+        ours = [path for name in self.splits for path in (self.rows(name).path, *self._texts(name))]
+        if before is None and (there := [path.name for path in ours if path.exists()]):
+            raise ValueError(f"{self.folder} holds features from elsewhere ({there[0]}): name another folder")
+
+    def _missing(self, name: str) -> np.ndarray:
+        """Return which rows of a split must be made, (n,) bool."""
+        rows = self.rows(name)
+        if not rows.fit:
+            return np.ones(rows.count, bool)
+        if not (self.folder / META).exists():
+            return ~rows.made()
+        missing = np.zeros(rows.count, bool)
+        for _, start in rows.damaged(read_digests(self.folder)):
+            missing[start : start + BLOCK] = True
+        return missing
+
+    def _is_whole(self, missing: Mapping[str, np.ndarray]) -> bool:
+        return (
+            not (self.folder / UNFINISHED).exists()
+            and read_meta(self.folder) == self.meta
+            and not any(rows.any() for rows in missing.values())
+            and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
+        )
+
+    def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Mark the folder as unfinished, and make the files of splits that lack rows; return those rows."""
+        begun = {name: np.flatnonzero(rows) for name, rows in missing.items() if rows.any()}
+        for name, rows in begun.items() if (self.folder / META).exists() else ():
+            pictures = [self.splits[name].picture_ids[row] for row in rows]
+            print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
+        wanted = sum(len(rows) * self.rows(name).bytes_each for name, rows in begun.items())
+        free = shutil.disk_usage(self.folder).free
+        if wanted > free:
+            raise OSError(
+                f"{self.folder} needs {wanted / 1e6:,.1f} MB more, but its disk has {free / 1e6:,.1f} MB "
+                "left: make room, or name a folder on another disk"
+            )
+        for name, rows in missing.items():
+            self.rows(name).note(~rows)
+        self._write(self.folder / UNFINISHED, self.meta.as_json())
+        (self.folder / META).unlink(missing_ok=True)
+        for name in begun:
+            self.rows(name).make_files()
+        return begun
+
+    def _write(self, path: Path, text: str) -> None:
+        if not files.holds(path, text):
+            with files.write_atomically(path, "w") as file:
+                file.write(text)
+
+
+def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.ndarray:
+    """Return features (m, N, F) as "float16" or "float32".
+
+    Raises:
+        ValueError: one is no real number, not finite, or too large for the type; `names` says what each was
+            made from.
+    """
+    if features.dtype.kind not in "fiu":
+        raise ValueError(f"{names[0]} holds {features.dtype}: wanted real numbers")
+    with np.errstate(over="ignore"):
+        stored = features.astype(dtype)
+    bad = first_not_finite(stored)
+    if bad is not None:
+        raise ValueError(
+            f'features of {names[bad]} are not finite in {dtype}: set dtype="float32", or use other weights'
+        )
+    return stored
