@@ -1,7 +1,6 @@
-"""The page of costs: its numbers are the records', and what is planned on paper follows from them."""
+"""The page of costs: its numbers are the records'."""
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 
@@ -39,9 +38,9 @@ def rows_below(page: str, heading: str) -> dict[str, list[str]]:
 def test_what_is_not_recorded_is_told(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         page = costs.page(folder)
-        for name in costs.SECTIONS:
+        for name in costs.BENCHMARKS:
             assert f"Not recorded yet: `tests/benchmarks/{name}.py` measures it." in page
-    for name in costs.SECTIONS:
+    for name in costs.BENCHMARKS:
         assert (Path(__file__).parent / "benchmarks" / f"{name}.py").is_file()
 
 
@@ -53,22 +52,6 @@ def test_the_numbers_are_those_of_the_records(kept: Path) -> None:
     assert "| 1,000,000 | a graph of neighbours" not in page, "it was not measured"
     metrics = changed(kept, "streaming", disk_speed_over_memory=0.9123).metrics
     assert "**0.91 times** as fast" in costs.page(kept) and f"{metrics['features_gb']:.1f} GB" in page
-
-
-def test_what_is_planned_grows_as_it_should(kept: Path) -> None:
-    million = {
-        f"made_1000000_{kind}_{name}": value
-        for kind in ("flat", "ivf_flat")
-        for name, value in {"build_seconds": 10.0, "ms_a_query": 4.0, "bytes_a_vector": 2000.0}.items()
-    }
-    graph = {"made_100000_hnsw_build_seconds": 10.0, "made_100000_hnsw_ms_a_query": 1.0}
-    changed(kept, "search", **million, **graph)
-    rows = rows_below(costs.page(kept), "10,000,000 pictures, on paper")
-    assert rows["all numbers, exact"][:3] == ["20.0 GB", "100 s", "40 ms"]
-    cells = rows["cells, all numbers"][:3]
-    assert cells == ["20.0 GB", f"{10 * 10**1.5 / 60:.1f} min", f"{4 * math.sqrt(10):.0f} ms"]
-    assert rows["a graph of neighbours"][1:3] == [f"{10 * 100 * 7 / 5 / 60:.1f} min", f"{7 / 5:.1f} ms"]
-    assert rows["all numbers, exact"][3].endswith("among 1,000,000")
 
 
 def test_all_that_must_be_embedded_is_reckoned_from_what_was_indexed(kept: Path) -> None:
@@ -91,7 +74,7 @@ def test_all_that_must_be_embedded_is_reckoned_from_what_was_indexed(kept: Path)
     records.write(entry, kept)
     page = costs.page(kept)
     assert rows_below(page, "From photographs")["`vse train`"] == ["60 s", "60 s"]
-    assert "One takes 10 ms here, so all of them take 27.8 hours" in page
+    assert "One takes 10 ms here, so ten million take 27.8 hours" in " ".join(page.split())
     assert "test rsum of 210.5" in page and "resnet50" in page and asdict(entry)["device"] in page
 
 

@@ -62,10 +62,55 @@ def test_marked_pictures_get_a_tick() -> None:
     assert labels[:3] == ["✓ a", "b", "✓ c"] and not figure.axes[3].get_visible()
 
 
-def test_a_heatmap_with_two_signs_is_white_at_nothing() -> None:
+def test_a_heatmap_with_two_signs_is_white_at_nothing_and_writes_so_that_it_can_be_read() -> None:
     _, axes = plt.subplots()
-    plots.heatmap(axes, np.array([[-1.0, 3.0]]), x="x", y="y", label="push")
+    names = (["row"], ["left", "right"])
+    plots.heatmap(axes, np.array([[-0.5, 3.0]]), names=names, label="push", written="{:.1f}".format)
     assert axes.images[0].get_clim() == (-3.0, 3.0)
+    written = [(text.get_text(), text.get_color()) for text in axes.texts]
+    assert written == [("-0.5", "black"), ("3.0", "white")]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["left", "right"]
+
+
+def test_rows_stand_from_the_top_and_kinds_beside_each_other() -> None:
+    _, axes = plt.subplots()
+    rows = {"a": (2.0, 1.0, 3.0), "b": (5.0, 4.0, 6.0)}
+    plots.spans(axes, rows, x="rsum")
+    plots.spans(axes, rows, style=1, shift=0.2)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b"] and axes.get_ylim() == (
+        1.5,
+        -0.5,
+    )
+    interval, middle = axes.lines[6:]
+    assert interval.get_xydata().tolist() == [[4.0, 1.2], [6.0, 1.2]]
+    assert [*middle.get_xdata(), *middle.get_ydata()] == [5.0, 1.2] and middle.get_marker() == plots.MARKERS[
+        1
+    ]
+
+
+def test_panels_share_one_legend_and_a_name_keeps_its_look() -> None:
+    lines = {"x": ([1], [1]), "y": ([1], [2])}
+    figure, (left, right) = plots.curve_panels(
+        {"up": lines, "across": {"y": lines["y"]}}, x="step", size=(6, 3)
+    )
+    assert right.lines[0].get_color() == left.lines[1].get_color() and right.get_ylabel() == "across"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["x", "y"]
+    assert left.get_legend() is None
+    plt.close(figure)
+
+
+def test_a_band_reaches_from_the_lowest_seed_to_the_highest() -> None:
+    _, axes = plt.subplots()
+    plots.bands(axes, {"a": np.array([[1.0, 2.0], [3.0, 6.0]])}, x="epoch", y="rsum")
+    assert axes.lines[0].get_xydata().tolist() == [[1, 2], [2, 4]]
+    assert axes.collections[0].get_paths()[0].get_extents().intervaly.tolist() == [1, 6]
+
+
+def test_heat_has_the_colours_and_the_picture_is_grey() -> None:
+    _, axes = plt.subplots()
+    heat = plots.heat_on(axes, np.full((8, 8, 3), (0, 90, 255), np.uint8), np.eye(2), "word", vmax=3)
+    assert axes.images[0].get_array().ndim == 2 and axes.images[1] is heat and heat.get_clim()[1] == 3
+    assert axes.images[0].get_extent() == heat.get_extent() == [0, 2, 2, 0]
 
 
 def test_the_search_box_answers_and_tells_mistakes(capsys: pytest.CaptureFixture[str]) -> None:

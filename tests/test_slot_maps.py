@@ -48,11 +48,18 @@ def test_every_slot_and_round_has_a_panel_and_a_true_caption_a_tick() -> None:
 
 
 def test_points_have_a_colour_a_slot_and_a_marker_a_side() -> None:
-    figure, axes = plt.subplots()
-    points = np.arange(16.0).reshape(8, 2)
-    slot_maps.set_points(axes, points, np.tile([0, 1], 4), np.arange(8) >= 4)
-    assert len(axes.collections) == 4 and len(axes.lines) == 4, "a line joins the vectors of each set"
-    slot_maps.slot_legend(figure, 2)
+    figure = slot_maps.map_of_sets(np.arange(16.0).reshape(8, 2), slots=2)  # two pictures, two captions
+    (axes,) = figure.axes
+    drawn = [line for line in axes.lines if line.get_marker() != "None" and len(line.get_xdata())]
+    looks = {(line.get_color(), line.get_marker()): line.get_xydata()[:, 0].tolist() for line in drawn}
+    assert looks == {
+        (COLOURS[0], "o"): [0, 4],
+        (COLOURS[1], "o"): [2, 6],
+        (COLOURS[0], "^"): [8, 12],
+        (COLOURS[1], "^"): [10, 14],
+    }
+    joined = [line for line in axes.lines if line.get_marker() == "None"]
+    assert len(joined) == 4, "a line joins the vectors of each set"
     assert len(figure.legends[0].get_texts()) == 4
     plt.close(figure)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
@@ -58,8 +59,8 @@ def test_the_picture_colours_exactly_what_differs_from_the_first_row_and_its_wor
     (axes,) = figure.axes
     boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
     grey = boxes[0].get_facecolor()
-    coloured = [box.get_facecolor() != grey for box in boxes]
-    assert coloured == [*[False] * 4, *[False, True, True, False], *[True, True, False, True]]
+    coloured = np.reshape([box.get_facecolor() != grey for box in boxes], (4, 3)).T  # stages, then systems
+    assert coloured.astype(int).tolist() == [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 0, 1]]
     plt.close(figure)
     said = systems.words_for(chosen)
     assert "SCAN: pool, compare; AOQ: encode, pool, learn." in said

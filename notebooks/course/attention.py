@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,7 +43,7 @@ class Seen:
             and height. None: the elements are the cells of a square grid, row by row from the top left.
 
     Raises:
-        ValueError: an array has another shape or type, or a box is empty or outside the picture.
+        ValueError: the boxes have another shape, or one is empty or outside the picture.
     """
 
     pixels: np.ndarray
@@ -52,20 +52,15 @@ class Seen:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be drawn."""
-        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 3 or self.pixels.shape[2] != 3:
-            raise ValueError(
-                f"pixels are {self.pixels.dtype} {self.pixels.shape}: they must be uint8 (H, W, 3)"
-            )
-        if len(self.features.shape) not in (2, 3):
-            raise ValueError(
-                f"features have shape {tuple(self.features.shape)}: they must be elements (N, F) or pixels"
-            )
         if self.boxes is not None:
             boxes = np.asarray(self.boxes, dtype=float)
-            if boxes.shape != (len(self.features), 4) or (boxes[:, :2] >= boxes[:, 2:]).any():
-                raise ValueError(f"boxes are {boxes.shape}: each element must have one, (N, 4), not empty")
-            if boxes.min() < -1e-3 or boxes.max() > 1 + 1e-3:
-                raise ValueError("boxes must be shares of the picture's width and height, from 0 to 1")
+            shares = boxes.min(initial=0) >= -1e-3 and boxes.max(initial=1) <= 1 + 1e-3
+            each = boxes.shape == (len(self.features), 4) and (boxes[:, :2] < boxes[:, 2:]).all()
+            if not (each and shares):
+                raise ValueError(
+                    f"boxes are {boxes.shape}: each element must have one, (N, 4), not empty, in shares of "
+                    "the picture's width and height, from 0 to 1"
+                )
 
     @classmethod
     def of_row(
@@ -139,49 +134,26 @@ class WordMaps:
         panels, under = list(grid.flat), {"fontsize": 9, "loc": "center", "y": -0.13}
         for axes in panels:
             axes.set_axis_off()
-        panels[0].imshow(self.seen.pixels, interpolation="lanczos")
+        whole = {"extent": (0, 1, 1, 0), "aspect": height / width, "interpolation": "lanczos"}
+        panels[0].imshow(self.seen.pixels, **whole)
         panels[0].set_title("the picture", **under)
-        if self.seen.boxes is not None:
-            for box in self.boxes:
-                panels[0].add_patch(self._outline(box, 1.0))
+        for box in self.boxes if self.seen.boxes is not None else ():
+            panels[0].add_patch(_outline(box, 1.0))
         low = float(self.values.min()) if self.measure == "cosine" else 0.0
         scale = ScalarMappable(Normalize(low, float(self.values.max())), cmap="viridis")
-        light = pale(self.seen.pixels, 0.65)  # the picture shines through
+        smaller_later = np.argsort(-_areas(self.boxes), kind="stable")
         for axes, word, values, peak in zip(panels[1:], self.words, self.values, self.peaks(), strict=False):
-            painted = self._painted(values)  # (H, W)
-            colours = scale.to_rgba(painted)[..., :3]  # (H, W, 3)
-            colours[np.isnan(painted)] = 1.0  # no box lies here: the picture alone, in grey
-            axes.imshow(light * colours, interpolation="nearest")
+            for place in smaller_later:
+                style = {"facecolor": scale.to_rgba(values[place]), "linewidth": 0, "antialiased": False}
+                axes.add_patch(_rectangle(self.boxes[place], **style))
+            grey = self.seen.pixels.mean(2)  # (H, W), which shines through
+            axes.imshow(grey, cmap="gray", alpha=0.3, zorder=2, **whole)
             axes.set_title(word, **under)
-            axes.add_patch(self._outline(self.boxes[peak], 2.2))
+            axes.add_patch(_outline(self.boxes[peak], 2.2))
         figure.colorbar(scale, ax=panels, label=self.measure, shrink=0.8, aspect=25)
         more = f" ({self.hidden} words have no map)" if self.hidden else ""
         figure.suptitle(f"{self.caption}{more}", fontsize=11)
         return figure
-
-    def _painted(self, values: np.ndarray) -> np.ndarray:
-        """Each pixel's value (H, W), that of the smallest box around it; NaN where there is no box."""
-        height, width = self.seen.pixels.shape[:2]
-        painted = np.full((height, width), np.nan)
-        for place in np.argsort(-_areas(self.boxes), kind="stable"):
-            left, top, right, bottom = self._in_pixels(self.boxes[place])
-            painted[top:bottom, left:right] = values[place]
-        return painted
-
-    def _outline(self, box: np.ndarray, line: float) -> Rectangle:
-        left, top, right, bottom = self._in_pixels(box)
-        corner = (left - 0.5, top - 0.5)  # matplotlib counts from the middle of a pixel
-        frame = Rectangle(corner, right - left, bottom - top, fill=False, edgecolor=FRAME, linewidth=line)
-        frame.set_path_effects([withStroke(linewidth=line + 1.2, foreground="white")])
-        return frame
-
-    def _in_pixels(self, box: np.ndarray) -> tuple[int, int, int, int]:
-        """The first column and row of a box, and those after its last; at least one pixel."""
-        height, width = self.seen.pixels.shape[:2]
-        left, right = (round(float(x) * width) for x in (box[0], box[2]))
-        top, bottom = (round(float(y) * height) for y in (box[1], box[3]))
-        left, top = min(max(left, 0), width - 1), min(max(top, 0), height - 1)
-        return left, top, max(right, left + 1), max(bottom, top + 1)
 
     def _place(self, element: int) -> str:
         """Where an element lies, in words."""
@@ -192,25 +164,6 @@ class WordMaps:
         row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
         column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
         return " ".join(filter(None, (row, column))) or "middle"
-
-
-def attend(
-    model: Run | VSE,
-    picture: Seen,
-    caption: str,
-    *,
-    tokenizer: Tokenizer | None = None,
-    words: Sequence[str] | None = None,
-    columns: int = 5,
-) -> Figure:
-    """Draw which parts of a picture each word of a caption belongs to, `columns` panels a row.
-
-    >>> plots.attend(run, lesson.seen(dataset, "test", 0), "a red kite above the beach")
-
-    The other arguments and the errors are those of `word_maps`, which also gives the numbers, and the words
-    for the figure's alt text: `word_maps(...).describe()`.
-    """
-    return word_maps(model, picture, caption, tokenizer=tokenizer, words=words).figure(columns)
 
 
 @torch.inference_mode()
@@ -329,11 +282,16 @@ def _chosen(rows: list[Row], caption: str, words: Sequence[str] | None) -> list[
     return chosen
 
 
-def pale(pixels: np.ndarray, darkest: float) -> np.ndarray:
-    """A picture, uint8 (H, W, 3), in grey from this brightness to 1, to lay colours over: (H, W, 1)."""
-    grey = pixels.mean(2, keepdims=True)
-    light: np.ndarray = darkest + (1 - darkest) * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
-    return light
+def _rectangle(box: np.ndarray, **style: Any) -> Rectangle:
+    """A box, as shares of a picture that is one wide and one high."""
+    return Rectangle(box[:2], *(box[2:] - box[:2]), **style)
+
+
+def _outline(box: np.ndarray, line: float) -> Rectangle:
+    """The frame of a box, which every colour below it lets see."""
+    frame = _rectangle(box, fill=False, edgecolor=FRAME, linewidth=line, zorder=3)
+    frame.set_path_effects([withStroke(linewidth=line + 1.2, foreground="white")])
+    return frame
 
 
 def _areas(boxes: np.ndarray) -> np.ndarray:

@@ -6,15 +6,14 @@ import itertools
 import math
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-import seaborn
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course.plots import COLOURS
+from course.plots import COLOURS, name_rows
 from course.wording import seeds
 from vsecore.experiments import Studied
 from vsecore.experiments.claims import RETRIEVAL
@@ -47,20 +46,51 @@ def compared(
     figure, grid = plt.subplots(
         1,
         len(drawn),
-        figsize=(8, 1.6 + 0.36 * len(order)),
-        width_ratios=[2.2 if measure == "rsum" else 1 for measure in drawn],
+        figsize=(6.6, 1.9 + 0.36 * len(order)),
+        width_ratios=[2 if measure == "rsum" else 1 for measure in drawn],
         sharey=True,
         squeeze=False,
     )
+    names = [textwrap.fill(arm, 20) for arm in order]
     for axes, measure in zip(grid.flat, drawn, strict=True):
-        _rows(axes, [found[arm].results.get(measure, {}) for arm in order])
-        axes.set(xlabel=AXES[measure], ylabel="")
+        values = (found[arm].results.get(measure, {}).values() for arm in order)
+        rows(axes, dict(zip(names, values, strict=True)))
+        axes.set_xlabel(AXES[measure])
     first = grid[0, 0]
-    first.set_yticks(range(len(order)), [textwrap.fill(arm, 24) for arm in order])
-    first.set_ylim(len(order) - 0.5, -0.5)  # the best on top
-    _references(first, [found[arm].baseline.get("rsum") if ridge else None for arm in order], oracle)
-    figure.legend(*first.get_legend_handles_labels(), loc="outside upper left", ncols=4, fontsize=9)
+    ridges = {place: found[arm].baseline.get("rsum") for place, arm in enumerate(order) if ridge}
+    if known := {place: rsum for place, rsum in ridges.items() if rsum is not None}:
+        ends = dict.fromkeys(f"{end(known.values()):.1f}" for end in (min, max))
+        label = f"ridge regression, {' to '.join(ends)}"
+        style = {"color": COLOURS[1], "linestyle": "--", "label": label}
+        first.vlines([*known.values()], np.subtract([*known], 0.5), np.add([*known], 0.5), **style)
+    if oracle is not None:
+        first.axvline(oracle, color=COLOURS[6], linestyle=":", label=f"oracle, {oracle:.1f}")
+    figure.legend(*first.get_legend_handles_labels(), loc="outside upper left", ncols=3, fontsize=9)
     return figure
+
+
+def rows(
+    axes: Axes,
+    seeds: Mapping[str, Collection[float]],
+    colours: Sequence[str] = (COLOURS[0],),
+    raised: float = 0.0,
+) -> None:
+    """Draw a row for each name: a pale dot for each seed, and their mean with its 95 % interval.
+
+    Args:
+        axes: where to draw; the legend there tells what is what.
+        seeds: what each seed gave, by the name of the row.
+        colours: one for all rows, or one for each.
+        raised: how far above the mean the dots stand.
+    """
+    for place, (values, colour) in enumerate(zip(seeds.values(), itertools.cycle(colours), strict=False)):
+        if values:
+            seed, line = (None, None) if place else ("a seed", "mean and 95 % interval")
+            level, mark = [place - raised] * len(values), {"markersize": 13, "markeredgewidth": 2.4}
+            axes.plot([*values], level, "o", color=COLOURS[5], alpha=0.55, label=seed)
+            axes.plot(interval([*values]), [place, place], color=colour, label=line)
+            axes.plot(statistics.mean(values), place, "|", color=colour, **mark)
+    name_rows(axes, seeds)
 
 
 def by_rsum(found: Mapping[str, Studied]) -> list[str]:
@@ -116,52 +146,3 @@ def words_for(
     if oracle is not None:
         lines.append(f"A line for the oracle stands at {oracle:.1f}.")
     return " ".join(lines)
-
-
-def _rows(axes: Axes, rows: Sequence[Mapping[int, float]]) -> None:
-    """A dot for each seed, above the interval of the mean."""
-    dots = [(str(place), value) for place, row in enumerate(rows) for value in row.values()]
-    tidy = {"arm": [arm for arm, _ in dots], "value": [value for _, value in dots]}
-    order = [str(place) for place in range(len(rows))]
-    seaborn.stripplot(
-        tidy, x="value", y="arm", order=order, jitter=False, size=6, alpha=0.55, color=COLOURS[5], ax=axes
-    )
-    seaborn.pointplot(
-        tidy,
-        x="value",
-        y="arm",
-        order=order,
-        errorbar=interval,
-        linestyle="none",
-        marker="|",
-        markersize=13,
-        markeredgewidth=2.4,
-        color=COLOURS[0],
-        err_kws={"linewidth": 1.8},
-        ax=axes,
-    )
-
-
-def _references(axes: Axes, baselines: Sequence[float | None], oracle: float | None) -> None:
-    """What the sums are held against: each row's own ridge regression, and one oracle for all."""
-    axes.plot([], [], "o", color=COLOURS[5], alpha=0.55, label="a seed")
-    axes.plot([], [], "-", color=COLOURS[0], label="mean and 95 % interval")
-    known = [(place, baseline) for place, baseline in enumerate(baselines) if baseline is not None]
-    if known:
-        places = [place for place, _ in known]
-        axes.vlines(
-            [baseline for _, baseline in known],
-            [place - 0.5 for place in places],
-            [place + 0.5 for place in places],
-            color=COLOURS[1],
-            linestyle="--",
-            label=f"ridge regression, {_between([baseline for _, baseline in known])}",
-        )
-    if oracle is not None:
-        axes.axvline(oracle, color=COLOURS[6], linestyle=":", label=f"oracle, {oracle:.1f}")
-
-
-def _between(values: Sequence[float]) -> str:
-    """One value, or the lowest and the highest."""
-    low, high = f"{min(values):.1f}", f"{max(values):.1f}"
-    return low if low == high else f"{low} to {high}"

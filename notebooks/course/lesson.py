@@ -120,7 +120,7 @@ class Lesson:
         return read_pixels([files[row] for row in rows])
 
     def seen(self, dataset: Dataset, split: str, row: int) -> Seen:
-        """Return one picture for people and for a model, as `plots.attend` takes it.
+        """Return one picture for people and for a model, as `plots.word_maps` takes it.
 
         Args:
             dataset: what `dataset` gave; its features decide whether the picture has cells or boxes.

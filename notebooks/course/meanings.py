@@ -4,59 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-MEANINGS = {
-    "dog": "puppy hound poodle",
-    "cat": "kitten kitty",
-    "horse": "pony foal stallion",
-    "cow": "calf bull cattle",
-    "sheep": "lamb goat",
-    "duck": "goose geese swan duckling",
-    "bird": "seagull gull pigeon crow sparrow owl",
-    "animal": "wolf fox bear pig rabbit",
-    "man": "guy father dad gentleman grandfather",
-    "woman": "mother mum mom grandmother",
-    "boy": "son lad",
-    "girl": "daughter",
-    "child": "baby toddler teenager",
-    "person": "somebody someone human walker tourist",
-    "car": "automobile taxi cab van jeep",
-    "bus": "coach tram",
-    "truck": "pickup trailer",
-    "bicycle": "motorbike motorcycle scooter tricycle",
-    "boat": "ship ferry canoe raft barge",
-    "sailboat": "yacht",
-    "plane": "jet aircraft helicopter zeppelin rocket glider",
-    "tree": "oak pine fir birch trunk",
-    "bush": "hedge",
-    "flower": "rose tulip daisy sunflower blossom",
-    "ball": "football basketball",
-    "umbrella": "parasol",
-    "sledge": "toboggan sleigh",
-    "sandcastle": "castle",
-    "house": "home building hut barn cabin",
-    "lamp": "lantern streetlight streetlamp",
-    "bench": "seat chair",
-    "cloud": "fog",
-    "moon": "crescent",
-    "beach": "coast shore ocean",
-    "park": "garden meadow lawn",
-    "street": "avenue",
-    "harbour": "dock pier marina",
-    "snow": "ice",
-    "farm": "farmyard",
-    "lake": "pond river",
-    "night": "evening midnight",
-    "red": "crimson scarlet pink",
-    "orange": "amber",
-    "yellow": "golden gold",
-    "green": "lime olive",
-    "blue": "navy turquoise azure",
-    "brown": "beige tan",
-    "grey": "silver",
-    "small": "mini short",
-    "large": "giant enormous tall",
-}
+import yaml
+
+MEANINGS: dict[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
+"""Words of the world, each with the unknown words that it may stand for."""
 _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unknown.split()}
 
 

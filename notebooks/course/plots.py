@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -12,8 +12,9 @@ import numpy as np
 from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from course.attention import Seen, WordMaps, attend, word_maps
+from course.attention import Seen, WordMaps, word_maps
 
 __all__ = [
     "COLOURS",
@@ -21,16 +22,26 @@ __all__ = [
     "MARKERS",
     "Seen",
     "WordMaps",
-    "attend",
+    "bands",
+    "bare",
     "curve",
+    "curve_panels",
     "curves",
+    "draw_picture",
+    "heat_on",
     "heatmap",
     "house_style",
+    "name_rows",
     "picture_row",
     "show",
     "spans",
     "word_maps",
 ]
+
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+"""Lines by their names: the x values and the y values of each, of equal length."""
+Span = tuple[float, float, float]
+"""A middle, and the low and the high end of its interval."""
 
 # Okabe and Ito's palette for colour-blind readers, without its yellow, which is too light for lines on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -83,13 +94,24 @@ def show(figure: Figure, alt: str) -> None:
     display({"image/png": picture.getvalue(), "text/plain": alt}, raw=True)
 
 
+# ---------------------------------------------------------------- lines
+
+
+def look(style: int) -> dict[str, Any]:
+    """The colour, the dash and the marker of the line with this number."""
+    style %= len(COLOURS)
+    return {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style], "markersize": 4}
+
+
 def curves(
     axes: Axes,
-    lines: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    lines: Lines,
     *,
     x: str,
     y: str,
     title: str = "",
+    legend: bool = True,
+    order: Sequence[str] = (),
 ) -> None:
     """Draw named lines on `axes`; each has a colour, a dash and a marker of its own.
 
@@ -99,40 +121,139 @@ def curves(
         x: label of the x axis, with its unit.
         y: label of the y axis, with its unit.
         title: what the reader should see.
+        legend: whether to name the lines, if there are several.
+        order: the lines of all panels, where some lack some of them, so that a name keeps its look.
     """
-    for index, (name, (across, up)) in enumerate(lines.items()):
-        style = index % len(COLOURS)
-        axes.plot(
-            across,
-            up,
-            label=name,
-            color=COLOURS[style],
-            linestyle=DASHES[style],
-            marker=MARKERS[style] if len(across) <= 40 else None,
-            markersize=4,
-        )
+    order = list(order or lines)
+    for name, (across, up) in lines.items():
+        markers = {} if len(across) <= 40 else {"marker": None}
+        axes.plot(across, up, label=name, **look(order.index(name)) | markers)
     axes.set(xlabel=x, ylabel=y, title=title)
-    if len(lines) > 1:
+    if legend and len(lines) > 1:
         axes.legend()
 
 
-def curve(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], *, x: str, y: str, alt: str) -> None:
+def curve(lines: Lines, *, x: str, y: str, alt: str) -> None:
     """Show named lines as a figure of their own; the arguments are those of `curves` and `show`."""
     figure, axes = plt.subplots(figsize=(5.6, 2.8))
     curves(axes, lines, x=x, y=y)
     show(figure, alt)
 
 
-def spans(
-    axes: Axes, rows: Mapping[str, tuple[float, float, float]], *, x: str = "", title: str = ""
-) -> None:
-    """Draw a named row for each (middle, low, high): a dot and its interval, the first row on top."""
-    for place, (middle, low, high) in enumerate(rows.values()):
-        axes.plot([low, high], [place, place], color=COLOURS[0])
-        axes.plot(middle, place, "o", color=COLOURS[0])
-    axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(xlabel=x, title=title, ylim=(len(rows) - 0.5, -0.5))
+def curve_panels(
+    panels: Mapping[str, Lines], *, x: str, size: tuple[float, float]
+) -> tuple[Figure, list[Axes]]:
+    """Draw lines in panels, two a row, with one legend above them all.
+
+    Args:
+        panels: the lines of each panel, by the label of its y axis.
+        x: label of all x axes.
+        size: of the figure, in inches.
+
+    Returns:
+        The figure and its panels.
+    """
+    figure, grid = plt.subplots(len(panels) // 2, 2, figsize=size, sharex=True, squeeze=False)
+    order = list(dict.fromkeys(name for lines in panels.values() for name in lines))
+    for axes, (y, lines) in zip(grid.flat, panels.items(), strict=True):
+        curves(axes, lines, x=x, y=y, legend=False, order=order)
+    for axes in grid[:-1].flat:
+        axes.set_xlabel("")  # it stands below them all
+    handles, names = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=4 if len(names) > 3 else len(names))
+    return figure, list(grid.flat)
+
+
+def bands(axes: Axes, seeds: Mapping[str, np.ndarray], *, x: str, y: str, title: str = "") -> None:
+    """Draw named means over seeds as lines, shaded from the lowest to the highest.
+
+    Args:
+        axes: where to draw.
+        seeds: name -> (seeds, epochs).
+        x: label of the x axis, which counts from 1.
+        y: label of the y axis, with its unit.
+        title: what the reader should see.
+    """
+    epochs = {name: range(1, each.shape[1] + 1) for name, each in seeds.items()}
+    curves(axes, {name: (epochs[name], each.mean(0)) for name, each in seeds.items()}, x=x, y=y, title=title)
+    for name, each, colour in zip(seeds, seeds.values(), COLOURS, strict=False):
+        axes.fill_between(epochs[name], each.min(0), each.max(0), color=colour, alpha=0.2, linewidth=0)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def name_rows(axes: Axes, names: Iterable[str], **text: Any) -> None:
+    """Make an axis of rows 0, 1 and so on, the first on top; `text` is how their names look."""
+    names = list(names)
+    axes.set_yticks(range(len(names)), names, **text)
+    axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
+
+
+def spans(
+    axes: Axes,
+    rows: Mapping[str, Span],
+    *,
+    x: str = "",
+    style: int = 0,
+    shift: float = 0.0,
+    label: str | None = None,
+) -> None:
+    """Draw a named row for each (middle, low, high): a marker and its interval, the first row on top.
+
+    Args:
+        axes: where to draw.
+        rows: by their names.
+        x: label of the x axis, with its unit.
+        style: the number of their colour and marker, where several kinds share the rows.
+        shift: how far below their rows they stand.
+        label: what the legend calls them.
+    """
+    colour, marker = COLOURS[style], MARKERS[style]
+    for place, (middle, low, high) in enumerate(rows.values()):
+        axes.plot([low, high], [place + shift] * 2, color=colour)
+        axes.plot(middle, place + shift, marker, color=colour, label=None if place else label)
+    name_rows(axes, rows)
+    axes.set_xlabel(x)
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def bare(*panels: Axes) -> None:
+    """Take ticks, grid and frame off."""
+    for axes in panels:
+        axes.grid(False)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+
+
+def draw_picture(axes: Axes, pixels: np.ndarray, title: str = "") -> None:
+    """Draw a picture, uint8 (H, W, 3), with nothing around it but a title."""
+    bare(axes)
+    axes.imshow(pixels, interpolation="lanczos")
+    axes.set_title(title, fontsize=10)
+
+
+def heat_on(axes: Axes, pixels: np.ndarray, heat: np.ndarray, title: str = "", **style: Any) -> AxesImage:
+    """Lay what cells count over a picture in grey, so that only the heat has colours.
+
+    Args:
+        axes: where to draw; a cell is one wide and one high.
+        pixels: uint8 (H, W, 3).
+        heat: (rows, columns).
+        title: above it.
+        style: of the heat, as `imshow` takes it: `norm`, or `vmin` and `vmax`.
+
+    Returns:
+        The heat, for a colour bar.
+    """
+    bare(axes)
+    rows, columns = heat.shape
+    axes.imshow(pixels.mean(-1), extent=(0, columns, rows, 0), interpolation="lanczos", cmap="gray")
+    axes.set_title(title, fontsize=10)
+    return axes.imshow(heat, extent=(0, columns, rows, 0), cmap="viridis", alpha=0.68, **style)
 
 
 def picture_row(
@@ -155,9 +276,8 @@ def picture_row(
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(2.1 * columns, 2.6 * rows), squeeze=False)
+    bare(*grid.flat)
     for index, axes in enumerate(grid.flat):
-        axes.grid(False)
-        axes.set(xticks=[], yticks=[])
         if index >= len(pictures):
             axes.set_visible(False)
             continue
@@ -165,29 +285,47 @@ def picture_row(
         axes.imshow(pictures[index], interpolation="lanczos")
         words = textwrap.fill(("✓ " if right else "") + titles[index], 30)
         axes.set_xlabel(words, fontsize=8.5, labelpad=6)
-        for spine in axes.spines.values():
-            spine.set(visible=right, color=COLOURS[2], linewidth=3)
+        axes.spines[:].set(visible=right, color=COLOURS[2], linewidth=3)
     if heading:
         figure.suptitle(heading, fontsize=11)
     return figure
 
 
-def heatmap(axes: Axes, values: np.ndarray, *, x: str, y: str, label: str, title: str = "") -> None:
-    """Draw a matrix with its colour bar.
+def heatmap(
+    axes: Axes,
+    values: np.ndarray,
+    *,
+    names: tuple[Sequence[object], Sequence[object]] = ((), ()),
+    label: str | None = None,
+    written: Callable[[Any], str] | None = None,
+    **style: Any,
+) -> AxesImage:
+    """Draw a matrix in colours.
 
     Args:
         axes: where to draw.
         values: (rows, columns).
-        x: what the columns are.
-        y: what the rows are.
-        label: what a colour means, with its unit.
-        title: what the reader should see.
+        names: of the rows, and of the columns; where there are none, they are numbered.
+        label: what a colour means, with its unit, beside a colour bar; None: there is no bar.
+        written: what is written into the cell of a value, such as "{:.0f}".format.
+        style: as `imshow` takes it.
+
+    Returns:
+        The image, for a colour bar of several panels.
     """
-    style: dict[str, Any] = {}
     if values.min() < 0 < values.max():  # two directions from nothing: two colours, and nothing is white
         reach = float(np.abs(values).max())
-        style = {"cmap": "PuOr_r", "vmin": -reach, "vmax": reach}
-    image = axes.imshow(values, aspect="auto", **style)
+        style = {"cmap": "PuOr_r", "vmin": -reach, "vmax": reach} | style
+    image = axes.imshow(values, **{"aspect": "auto"} | style)
     axes.grid(False)
-    axes.set(xlabel=x, ylabel=y, title=title)
-    axes.figure.colorbar(image, ax=axes, label=label)
+    for axis, these in zip((axes.yaxis, axes.xaxis), names, strict=True):
+        if these:
+            axis.set_ticks(range(len(these)), [str(name) for name in these])
+    if written:
+        light = image.to_rgba(values)[..., :3].mean(-1) > 0.5  # (rows, columns)
+        for (row, column), value in np.ndenumerate(values):
+            ink = "black" if light[row, column] else "white"
+            axes.text(column, row, written(value), ha="center", va="center", fontsize=9, color=ink)
+    if label is not None:
+        axes.figure.colorbar(image, ax=axes, label=label)
+    return image

@@ -11,17 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from course.plots import COLOURS
-
-MARKS = {"pictures": "o", "captions": "^"}
-"""The markers of the two sides' vectors in `set_points`."""
+from course.plots import COLOURS, bare, heatmap, name_rows
 
 
 def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.ndarray:
@@ -63,66 +58,31 @@ def slot_rounds(
         right: which of them are true of the picture; these get a tick, others a cross. None: nobody knows.
     """
     rounds, slots, _ = shares.shape
-    figure = plt.figure(figsize=(10.2, 1.36 * slots + 0.3))
-    half = max(1, slots // 2)
-    grid = figure.add_gridspec(slots, rounds + 3, width_ratios=[1, 1, *[1] * rounds, 1.8])
-    colours = COLOURS[:slots]
-    whole = figure.add_subplot(grid[:half, :2])
-    whole.imshow(pixels, interpolation="lanczos")
-    whole.set_title("the picture", fontsize=10, loc="center")
-    both = figure.add_subplot(grid[half:, :2])
-    both.imshow(painted(pixels, shares[-1], colours))
-    both.set_title("all slots, last round", fontsize=10, loc="center")
-    axes_of_all = [whole, both]
-    for slot in range(slots):
+    layout = [
+        ["picture" if slot < max(1, slots // 2) else "all"] * 2
+        + [f"{slot} {number}" for number in range(rounds)]
+        + [f"words {slot}"]
+        for slot in range(slots)
+    ]
+    size, widths = (10.2, 1.36 * slots + 0.3), [*[1] * (rounds + 2), 1.8]
+    figure, panels = plt.subplot_mosaic(layout, figsize=size, width_ratios=widths)
+    bare(*panels.values())
+    colours, style = COLOURS[:slots], {"fontsize": 10, "loc": "center"}
+    panels["picture"].imshow(pixels, interpolation="lanczos")
+    panels["picture"].set_title("the picture", **style)
+    panels["all"].imshow(painted(pixels, shares[-1], colours))
+    panels["all"].set_title("all slots, last round", **style)
+    for slot, colour in enumerate(colours):
         for number in range(rounds):
-            axes = figure.add_subplot(grid[slot, 2 + number])
-            axes.imshow(painted(pixels, shares[number, slot : slot + 1], colours[slot : slot + 1]))
-            if slot == 0:
-                axes.set_title(f"round {number + 1}", fontsize=10, loc="center")
-            if number == 0:
-                axes.set_ylabel(f"slot {slot + 1}", color=colours[slot], fontsize=10)
-            axes_of_all.append(axes)
-        words = figure.add_subplot(grid[slot, -1])
+            axes = panels[f"{slot} {number}"]
+            axes.imshow(painted(pixels, shares[number, slot : slot + 1], [colour]))
+            axes.set_title("" if slot else f"round {number + 1}", **style)
+        panels[f"{slot} 0"].set_ylabel(f"slot {slot + 1}", color=colour, fontsize=10)
+        words = panels[f"words {slot}"]
         mark = "" if right is None else "✓ " if right[slot] else "✗ "
-        said = textwrap.fill(mark + captions[slot], 30)
-        words.text(0.02, 0.5, said, va="center", fontsize=9, transform=words.transAxes)
-        if slot == 0:
-            words.text(0.02, 0.94, "nearest caption", va="top", fontsize=10, transform=words.transAxes)
-        axes_of_all.append(words)
-    _bare(axes_of_all)
+        words.text(0.02, 0.5, textwrap.fill(mark + captions[slot], 30), va="center", fontsize=9)
+    panels["words 0"].text(0.02, 0.94, "nearest caption", va="top", fontsize=10)
     return figure
-
-
-def set_points(axes: Axes, points: np.ndarray, slots: np.ndarray, of_captions: np.ndarray) -> None:
-    """Draw the vectors of many sets as points: the colour is the slot, the marker the side.
-
-    Thin lines join the vectors of a set.
-
-    Args:
-        axes: where to draw.
-        points: (n, 2), the K vectors of a set one after the other.
-        slots: which slot each comes from, (n,).
-        of_captions: whether it belongs to a caption, (n,).
-    """
-    for name, marker in MARKS.items():
-        of_side = of_captions if name == "captions" else ~of_captions
-        for slot in np.unique(slots):
-            here = of_side & (slots == slot)
-            axes.scatter(
-                points[here, 0],
-                points[here, 1],
-                s=22,
-                marker=marker,
-                linewidths=0,
-                color=COLOURS[slot],
-                zorder=2,
-            )
-    for one in points.reshape(-1, slots.max() + 1, 2):
-        axes.plot(*np.concatenate([one, one[:1]]).T, color="0.8", linewidth=0.4, zorder=1)
-    axes.set(xticks=[], yticks=[])
-    axes.set_aspect("equal", adjustable="datalim")
-    axes.grid(False)
 
 
 def band(alphas: Sequence[float], values: Sequence[float], hard: float, slots: int) -> Figure:
@@ -160,18 +120,35 @@ def one_at_a_time(
         axes.axvline(whole, color="0.3", linestyle=":", label=f"all vectors, {whole:.1f}")
         for name, rsum in other.items():
             axes.axvline(rsum, color=COLOURS[1], linestyle="--", label=f"{name}, {rsum:.1f}")
-        axes.set(xlabel="rsum", title=f"vectors of {side}", ylim=(len(rows) - 0.5, -0.5))
-    panels[0].set_yticks(range(len(rows)), [f"{way} {k}" for way, k in rows])
+        axes.set(xlabel="rsum", title=f"vectors of {side}")
+    name_rows(panels[0], (f"{way} {k}" for way, k in rows))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
 def map_of_sets(points: np.ndarray, slots: int) -> Figure:
-    """Draw the vectors of sets in a plane, (n, 2): the first half of pictures, the second of captions."""
+    """Draw the vectors of many sets as points: the colour is the slot, the marker the side.
+
+    Thin lines join the vectors of a set.
+
+    Args:
+        points: (n, 2), the vectors of a set one after the other; first the pictures' sets, then as many of
+            captions.
+        slots: vectors in a set.
+    """
     figure, axes = plt.subplots(figsize=(6.6, 4.8))
-    of_captions = np.arange(len(points)) >= len(points) // 2
-    set_points(axes, points, np.tile(np.arange(slots), len(points) // slots), of_captions)
-    slot_legend(figure, slots)
+    sets = points.reshape(2, -1, slots, 2)  # side, set, slot
+    for one in sets.reshape(-1, slots, 2):
+        axes.plot(*np.concatenate([one, one[:1]]).T, color="0.8", linewidth=0.4, zorder=1)
+    for side, name, marker in zip(sets, ("pictures", "captions"), "o^", strict=True):
+        for slot, colour in enumerate(COLOURS[:slots]):
+            axes.plot(*side[:, slot].T, marker, color=colour, markersize=4.7, markeredgewidth=0, zorder=2)
+        axes.plot([], [], marker, color="0.4", label=f"of {name}")
+    for slot, colour in enumerate(COLOURS[:slots]):
+        axes.plot([], [], "s", color=colour, label=f"slot {slot + 1}")
+    bare(axes)
+    axes.set_aspect("equal", adjustable="datalim")
+    figure.legend(loc="outside lower center", ncols=slots + 2, fontsize=9)
     return figure
 
 
@@ -185,18 +162,15 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
         shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
     """
     figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
-    for axes, (name, table) in zip(panels, {"cosines": cosines, **shares}.items(), strict=True):
-        of_cosines = axes is panels[0]
-        low, high = (-1.0, 2.4) if of_cosines else (0.0, 0.6)
-        axes.imshow(table.numpy(), cmap="Greys" if of_cosines else "Blues", vmin=low, vmax=high)
-        for (row, column), value in np.ndenumerate(table.numpy()):
-            said = f"{value:.2f}" if of_cosines else _percent(value)
-            white = not of_cosines and value > 0.35
-            axes.text(column, row, said, ha="center", va="center", fontsize=9, color="w" if white else "k")
-        axes.grid(False)
-        axes.set_xticks(range(table.shape[1]), range(1, table.shape[1] + 1))
-        axes.set_yticks(range(table.shape[0]), range(1, table.shape[0] + 1))
-        axes.set_title(name if of_cosines else f"{name} (%)", fontsize=9)
+    names = tuple(range(1, size + 1) for size in cosines.shape)
+    style = {"cmap": "Greys", "vmin": -1.0, "vmax": 2.4}
+    heatmap(panels[0], cosines.numpy(), names=names, written="{:.2f}".format, **style)
+    panels[0].set_title("cosines", fontsize=9)
+    style = {"cmap": "Blues", "vmin": 0.0, "vmax": 0.6}
+    for axes, (name, table) in zip(panels[1:], shares.items(), strict=True):
+        heatmap(axes, table.numpy(), names=names, written=_percent, **style)
+        axes.set_title(f"{name} (%)", fontsize=9)
+    for axes in panels:
         axes.set_xlabel("caption's vector")
     panels[0].set_ylabel("picture's vector")
     return figure
@@ -205,19 +179,3 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
 def _percent(share: float) -> str:
     """A share in percent with one decimal; what would round to nothing says so."""
     return "<0.1" if 0 < share < 0.0005 else f"{100 * share:.1f}" if share else "0"
-
-
-def slot_legend(figure: Figure, slots: int) -> None:
-    """Explain the colours and markers of `set_points` below a figure's panels."""
-    dots = [Line2D([], [], marker="s", linestyle="", color=COLOURS[slot]) for slot in range(slots)]
-    sides = [Line2D([], [], marker=marker, linestyle="", color="0.4") for marker in MARKS.values()]
-    names = [f"slot {slot + 1}" for slot in range(slots)] + [f"of {side}" for side in MARKS]
-    figure.legend([*dots, *sides], names, loc="outside lower center", ncols=slots + 2, fontsize=9)
-
-
-def _bare(panels: Sequence[Axes]) -> None:
-    """Take ticks, grid and frame off pictures and texts."""
-    for axes in panels:
-        axes.grid(False)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_visible(False)

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from course.plots import COLOURS
+from course.sketch import canvas
 from vsecore.experiments import get_experiment
 from vsecore.recipes import Part, Recipe, get
 
@@ -104,31 +105,21 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
         for name, recipe in recipes.items()
     }
     first = next(iter(rows.values()))
-    widths = (0.85, 3.1, 1.35, 1.4, 2.6)
-    starts = [sum(widths[:place]) for place in range(len(widths))]
-    figure, axes = plt.subplots(figsize=(9.2, 0.9 + 0.48 * len(rows)))
-    for place, (name, row) in enumerate(rows.items()):
-        year = f"\n{YEARS[name]}" if name in YEARS else ""
-        axes.text(starts[0], place, name + year, va="center", weight="bold", fontsize=8.5)
-        for stage, start, width in zip(STAGES, starts[1:], widths[1:], strict=True):
-            new = row[stage] != first[stage]
-            colour = COLOURS[STAGES.index(stage)] if new else "0.8"
-            box = plt.Rectangle((start, place - 0.44), width - 0.08, 0.88, fc=colour, alpha=0.22, lw=0)
-            axes.add_patch(box)
-            lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(15 * width))
-            axes.text(
-                start + 0.06,
-                place,
-                lines,
-                va="center",
-                fontsize=8,
-                linespacing=1.05,
-                color="black" if new else "0.35",
-            )
-    for stage, start in zip(STAGES, starts[1:], strict=True):
+    figure, axes = canvas((9.2, 0.9 + 0.48 * len(rows)), (0, 9.3), (len(rows) - 0.5, -1.1))
+    columns = {"encode": (0.85, 3.1), "pool": (3.95, 1.35), "compare": (5.3, 1.4), "learn": (6.7, 2.6)}
+    for (stage, (start, width)), colour in zip(columns.items(), COLOURS, strict=False):
         axes.text(start, -0.75, stage, weight="bold")
-    axes.set(xlim=(0, sum(widths)), ylim=(len(rows) - 0.5, -1.1))
-    axes.axis("off")
+        for place, row in enumerate(rows.values()):
+            new = row[stage] != first[stage]
+            shade = colour if new else "0.8"
+            patch = plt.Rectangle((start, place - 0.44), width - 0.08, 0.88, fc=shade, alpha=0.22, lw=0)
+            axes.add_patch(patch)
+            lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(15 * width))
+            style = {"fontsize": 8, "linespacing": 1.05, "color": "black" if new else "0.35"}
+            axes.text(start + 0.06, place, lines, va="center", **style)
+    for place, name in enumerate(rows):
+        year = f"\n{YEARS[name]}" if name in YEARS else ""
+        axes.text(0, place, name + year, va="center", weight="bold", fontsize=8.5)
     return figure
 
 

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, normalize
 
-from course.attention import Seen, pale
+from course import dots
+from course.attention import Seen
 from course.lesson import Lesson
-from course.plots import COLOURS, MARKERS, curves, heatmap, show, spans
+from course.plots import COLOURS, MARKERS, bare, curves, heatmap, name_rows, show
+from course.sketch import arrow
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.experiments import Studied
-from vsecore.experiments.statistics import interval
 from vsecore.scenes.grammar import NOUN_WORDS
 from vsecore.scenes.truth import NOUNS
 
@@ -74,9 +75,8 @@ def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) ->
     steps["3. softmax"] = (9 * divided).softmax(1)
     figure, panels = plt.subplots(3, 1, figsize=(5.2, 7.4), sharex=True)
     for axes, (title, table) in zip(panels, steps.items(), strict=True):
-        heatmap(axes, table[list(places.values())].numpy(), x="", y="", label="", title=title)
-        axes.set_yticks(range(len(places)), list(places))
-    axes.set_xticks(range(len(boxes)), boxes)
+        heatmap(axes, table[list(places.values())].numpy(), names=(list(places), boxes), label="")
+        axes.set_title(title)
     show(
         figure,
         alt="Three tables of a caption's words by a picture's boxes, in colours: the affinities, the same"
@@ -92,8 +92,8 @@ def costs(series: Mapping[str, Mapping[str, float]]) -> None:
     for style, (label, values) in enumerate(series.items()):
         at = [ways.index(way) + 0.16 * (style - 1.5) for way in values]
         axes.plot(list(values.values()), at, MARKERS[style], color=COLOURS[style], label=label)
-    axes.set(xscale="log", xlabel="times as much as one vector each", ylim=(len(ways) - 0.5, -0.5))
-    axes.set_yticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
+    name_rows(axes, (way.replace(", ", ",\n") for way in ways))
+    axes.set(xscale="log", xlabel="times as much as one vector each")
     figure.legend(loc="outside upper center", ncols=len(series))
     show(
         figure,
@@ -114,12 +114,10 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
     titles = {"pairs_left_right": "left or right", "pairs_other": "other relations"}
     for axes, (key, band) in zip(panels, reach.items(), strict=True):
         axes.axvspan(50 - band, 50 + band, color="0.9", label="what guessing gives, 95 %")
-        seeds = {name: list(arm.results[key].values()) for name, arm in systems.items()}
-        spans(axes, {name: (float(np.mean(each)), *interval(each)) for name, each in seeds.items()})
+        dots.rows(axes, {name: arm.results[key].values() for name, arm in systems.items()})
         axes.set_title(titles[key])
     axes.set_xlabel("right picture of two (%)")
-    axes.plot([], [], "o-", color=COLOURS[0], label="mean, 95 % interval over seeds")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
     show(
         figure,
         alt="For left or right and for other relations: how often each of six systems prefers the right "
@@ -131,29 +129,30 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
 def two_ways() -> None:
     """Draw node pooling and node cross-attention, with four nodes of a picture and three of a caption."""
     figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.2))
-    heights: dict[str, tuple[float, ...]] = {"boxes": (0.0, 0.33, 0.67, 1.0), "words": (0.1, 0.5, 0.9)}
-    for axes, title in zip(panels, ("node pooling", "node cross-attention"), strict=True):
-        for (name, places), across, colour, marker in zip(
-            heights.items(), (0, 3), COLOURS, "so", strict=False
-        ):
+    sides = (("boxes", 0, (0.0, 0.33, 0.67, 1.0)), ("words", 3, (0.1, 0.5, 0.9)))
+    titles = {
+        "node pooling": "pools, compared one by one",
+        "node cross-attention": "every node looks at all nodes of the other side",
+    }
+    for axes, (title, note) in zip(panels, titles.items(), strict=True):
+        for (name, across, places), colour, marker in zip(sides, COLOURS, MARKERS[1::-1], strict=False):
             axes.plot([across] * len(places), places, marker, color=colour, markersize=9)
-            axes.annotate(name, (across, 1.1), ha="center", color=colour)
+            axes.text(across, 1.12, name, ha="center", color=colour)
+        axes.text(1.5, -0.19, note, ha="center")
         axes.set(title=title, xlim=(-0.5, 3.5), ylim=(-0.2, 1.25))
         axes.axis("off")
     for pool, up in enumerate((0.25, 0.75)):
-        for start, across, side, colour in ((0, 1, "boxes", COLOURS[0]), (3, 2, "words", COLOURS[1])):
-            for place, other in enumerate(heights[side]):
+        for (_, start, places), across, colour in zip(sides, (1, 2), COLOURS, strict=False):
+            for place, other in enumerate(places):
                 strong = 0.8 if place % 2 == pool else 0.15
                 panels[0].plot([start, across], [other, up], color=colour, alpha=strong, linewidth=1)
             panels[0].plot(across, up, "D", color=colour, markersize=10)
-        panels[0].annotate("", (1.9, up), (1.1, up), arrowprops={"arrowstyle": "<->", "color": COLOURS[2]})
-    for up in heights["boxes"]:
-        for right in heights["words"]:
-            strong = 0.8 if abs(up - right) < 0.2 else 0.15
-            panels[1].plot([0, 3], [up, right], color="0.3", alpha=strong, linewidth=1)
-    notes = "pools, compared one by one", "every node looks at all nodes of the other side"
-    for axes, note in zip(panels, notes, strict=True):
-        axes.annotate(note, (1.5, -0.17), ha="center")
+        arrow(panels[0], (1.1, up), (1.9, up), COLOURS[2], "<->")
+    (_, _, boxes), (_, _, words) = sides
+    for left in boxes:
+        for right in words:
+            strong = 0.8 if abs(left - right) < 0.2 else 0.15
+            panels[1].plot([0, 3], [left, right], color="0.3", alpha=strong, linewidth=1)
     show(
         figure,
         alt="Two drawings. Above, node pooling: four boxes are collected into two pools, three words into"
@@ -166,19 +165,17 @@ def two_ways() -> None:
 def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> None:
     """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
     figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.6, 4.8))
-    height, width = seen.pixels.shape[:2]
     for number, axes in enumerate(grid.flat):
-        axes.imshow(pale(seen.pixels, 0.45).squeeze(-1), cmap="gray", vmin=0, vmax=1)
-        for box, weight in zip(np.asarray(seen.boxes), on_boxes[number].tolist(), strict=False):
-            corner, size = (box[0] * width, box[1] * height), box[2:] - box[:2]
-            patch = plt.Rectangle(corner, size[0] * width, size[1] * height, fc=COLOURS[1], lw=0)
-            patch.set_alpha(0.75 * weight)
-            axes.add_patch(patch)
+        bare(axes)
+        axes.imshow(seen.pixels.mean(-1), extent=(0, 1, 1, 0), cmap="gray", alpha=0.55)
+        for (left, top, right, bottom), weight in zip(
+            np.asarray(seen.boxes), on_boxes[number].tolist(), strict=False
+        ):
+            style = {"facecolor": COLOURS[1], "alpha": 0.75 * weight, "linewidth": 0}
+            axes.add_patch(plt.Rectangle((left, top), right - left, bottom - top, **style))
         best = on_words[number].argsort(descending=True)[:2].tolist()
         read = (f"{words[place]} {100 * on_words[number, place]:.0f} %" for place in best)
-        axes.set_xlabel("\n".join(read))
-        axes.set(title=f"pool {number + 1}", xticks=[], yticks=[])
-        axes.grid(False)
+        axes.set(title=f"pool {number + 1}", xlabel="\n".join(read))
     figure.suptitle(caption, fontsize=11)
     show(
         figure,
@@ -192,11 +189,10 @@ def meetings(tables: Mapping[str, Tensor]) -> None:
     figure, panels = plt.subplots(1, len(tables), figsize=(6.6, 3), sharey=True)
     top = max(float(table.max()) for table in tables.values())
     for axes, (title, table) in zip(panels, tables.items(), strict=True):
-        image = axes.imshow(table, vmin=0, vmax=top, cmap="viridis")
+        numbers = range(1, len(table) + 1)
+        style = {"vmin": 0, "vmax": top, "cmap": "viridis", "aspect": "equal"}
+        image = heatmap(axes, table.numpy(), names=(numbers, numbers), **style)
         axes.set(title=title, xlabel="the pool that looks")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_ticks(range(len(table)), [str(place + 1) for place in range(len(table))])
-        axes.grid(False)
     panels[0].set_ylabel("the pool that reads")
     figure.colorbar(image, ax=panels, label="weight on the thing, %", shrink=0.8)
     show(

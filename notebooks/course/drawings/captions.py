@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 
 from course.facts import Fact, says
-from course.plots import COLOURS, curves, heatmap, show, spans
+from course.plots import COLOURS, Span, bare, curves, draw_picture, heatmap, name_rows, show, spans
+from course.sketch import canvas
 from vsecore import scenes
 from vsecore.scenes import Picture
 
@@ -19,15 +20,14 @@ from vsecore.scenes import Picture
 def beside(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[str]], titles: Sequence[str]) -> None:
     """Show pictures below each other, each with its captions beside it."""
     figure, grid = plt.subplots(len(pictures), 2, figsize=(8.2, 4.6), width_ratios=[1, 4.4])
-    for (left, right), picture, words, title in zip(grid, pictures, captions, titles, strict=True):
-        left.imshow(picture, interpolation="lanczos")
+    for (left, right), pixels, words, title in zip(grid, pictures, captions, titles, strict=True):
+        draw_picture(left, pixels)
+        left.set_title(title, fontsize=9, color="0.4")
         lines = [
             textwrap.fill(f"{n}  {text}", 82, subsequent_indent="    ") for n, text in enumerate(words, 1)
         ]
         right.text(0, 0.5, "\n".join(lines), va="center", linespacing=1.45, transform=right.transAxes)
-        left.set_title(title, fontsize=9, color="0.4")
-        for axes in (left, right):
-            axes.axis("off")
+        bare(right)
     show(
         figure,
         alt="Pictures, one below the other, each with its captions beside it. The captions of a picture "
@@ -44,11 +44,10 @@ def who_says_what(picture: Picture) -> None:
         height_ratios=[2.6, 1],
         width_ratios=[1, 1.15],
     )
-    panels["picture"].imshow(scenes.draw(picture.scene, size=224), interpolation="lanczos")
+    draw_picture(panels["picture"], scenes.draw(picture.scene, size=224))
     lines = [f"{number}  {caption.text}" for number, caption in enumerate(picture.captions, 1)]
     panels["captions"].text(0.02, 1, "\n".join(lines), va="top", linespacing=1.45)
-    for name in ("picture", "captions"):
-        panels[name].axis("off")
+    bare(panels["captions"])
     axes = panels["facts"]
     for which, size, colour, label in (
         (said, 60, COLOURS[0], "says it"),
@@ -56,11 +55,11 @@ def who_says_what(picture: Picture) -> None:
     ):
         fact, caption = np.nonzero(which)
         axes.scatter(caption, fact, s=size, color=colour, label=label, zorder=3)
-    axes.set_yticks(range(len(found)), [words for _, words, _ in found], fontsize=9)
-    for tick, heard in zip(axes.get_yticklabels(), (said.sum(1) > 0).tolist(), strict=True):
+    name_rows(axes, (words for _, words, _ in found), fontsize=9)
+    for tick, heard in zip(axes.get_yticklabels(), said.any(1), strict=True):
         tick.set_color("0.1" if heard else COLOURS[1])
     axes.set_xticks(range(5), list("12345"))
-    axes.set(xlabel="caption", ylim=(len(found) - 0.5, -0.5), xlim=(-0.5, 4.5))
+    axes.set(xlabel="caption", xlim=(-0.5, 4.5))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=2)
     show(
         figure,
@@ -93,13 +92,10 @@ def _row(fact: Fact, by: np.ndarray) -> str:
 def shares(table: np.ndarray, kinds: Sequence[str], annotators: Sequence[str]) -> None:
     """Show which percentage of the facts of each kind each annotator says; the last row is all together."""
     figure, axes = plt.subplots(figsize=(8, 3.6))
-    heatmap(axes, table, x="kind of fact", y="", label="said (%)")
-    axes.set_xticks(range(len(kinds)), kinds)
-    axes.set_yticks(range(len(table)), [*annotators, "any of the five"])
+    names = ([*annotators, "any of the five"], kinds)
+    heatmap(axes, table, names=names, label="said (%)", written="{:.0f}".format)
+    axes.set_xlabel("kind of fact")
     axes.axhline(len(table) - 1.5, color="white", linewidth=4)
-    for (row, column), share in np.ndenumerate(table):
-        colour = "black" if share > 55 else "white"
-        axes.text(column, row, f"{share:.0f}", ha="center", va="center", color=colour)
     show(
         figure,
         alt="A table in colours: the share of the facts of each kind that each of the five annotators "
@@ -110,10 +106,11 @@ def shares(table: np.ndarray, kinds: Sequence[str], annotators: Sequence[str]) -
 
 def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -> None:
     """Show pictures, some of their captions as (picture, caption), and a line for each pair that is true."""
-    figure, axes = plt.subplots(figsize=(8.4, 5.2))
+    figure, axes = canvas((8.4, 5.2), (0, 10.4), (len(picked) - 0.05, -0.05))
+    axes.set_aspect("equal")
     for level, picture in enumerate(pictures):
-        drawn = scenes.draw(picture.scene, size=224)
-        axes.imshow(drawn, extent=(0, 1.9, 2 * level + 1.9, 2 * level), interpolation="lanczos")
+        place = (0, 1.9, 2 * level + 1.9, 2 * level)
+        axes.imshow(scenes.draw(picture.scene, size=224), extent=place, interpolation="lanczos")
     for height, (owner, number) in enumerate(picked):
         caption = pictures[owner].captions[number]
         axes.text(5.1, height + 0.45, caption.text, va="center")
@@ -121,8 +118,6 @@ def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -
             if scenes.holds(caption.form, picture.scene):
                 colour, dash = (COLOURS[0], "-") if level == owner else (COLOURS[1], "--")
                 axes.plot([2, 5], [2 * level + 0.95, height + 0.45], color=colour, linestyle=dash)
-    axes.set(xlim=(0, 10.4), ylim=(len(picked) - 0.05, -0.05), aspect="equal")
-    axes.axis("off")
     axes.plot([], [], color=COLOURS[0], label="written for it")
     axes.plot([], [], color=COLOURS[1], linestyle="--", label="true of it, and called false")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncol=2)
@@ -138,8 +133,7 @@ def relevance(truth: np.ndarray, own: np.ndarray) -> None:
     """Show which caption is true of which picture, (Nc, Ni) each, with the own pairs in another colour."""
     figure, axes = plt.subplots(figsize=(8.4, 2.6))
     seen = (truth.astype(int) + own).T  # (Ni, Nc)   0 false, 1 true, 2 own
-    axes.imshow(seen, aspect="auto", cmap=ListedColormap(["#f2f2f0", COLOURS[1], COLOURS[0]]))
-    axes.grid(False)
+    heatmap(axes, seen, cmap=ListedColormap(["#f2f2f0", COLOURS[1], COLOURS[0]]))
     axes.set(xlabel="captions, five a picture", ylabel="pictures")
     for colour, name in ((COLOURS[0], "own"), (COLOURS[1], "true, and called false")):
         axes.scatter([], [], marker="s", color=colour, label=name)
@@ -152,7 +146,7 @@ def relevance(truth: np.ndarray, own: np.ndarray) -> None:
     )
 
 
-def called_false(shares: Mapping[str, tuple[float, float, float]]) -> None:
+def called_false(shares: Mapping[str, Span]) -> None:
     """Show a share for each annotator, in percent, with the ends of its interval."""
     figure, axes = plt.subplots(figsize=(6.4, 2.5))
     rows = {name: (middle, low, high) for name, (low, middle, high) in shares.items()}

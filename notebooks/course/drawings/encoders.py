@@ -11,16 +11,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Rectangle
 
 from course import plots
+from course.sketch import arrow
 
-WHOLE = (0, 7, 7, 0)  # all figures measure a picture in the cells of its grid
-Box = Sequence[float]  # left, top, right, bottom
-
-
-def _stage(axes: Axes, pixels: np.ndarray, title: str) -> None:
-    axes.imshow(pixels, extent=WHOLE, interpolation="lanczos", cmap="gray")
-    axes.set(xticks=[], yticks=[], xlim=(0, 7), ylim=(7, 0), title=title)
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+Box = Sequence[float]  # left, top, right, bottom, in the cells of a grid of seven by seven
 
 
 def _frame(axes: Axes, box: Box, colour: str) -> None:
@@ -32,10 +25,9 @@ def _frame(axes: Axes, box: Box, colour: str) -> None:
 def words_on(pixels: np.ndarray, heats: Mapping[str, np.ndarray]) -> None:
     """Draw a picture, and beside it how strongly each cell, (7, 7), speaks for each word."""
     figure, panels = plt.subplots(1, 1 + len(heats), figsize=(1.9 * (1 + len(heats)), 2.3))
-    _stage(panels[0], pixels, "the picture")
+    plots.draw_picture(panels[0], pixels, "the picture")
     for axes, (word, heat) in zip(panels[1:], heats.items(), strict=True):
-        _stage(axes, pixels.mean(-1), word)  # only the heat has colours
-        axes.imshow(heat, extent=WHOLE, cmap="viridis", alpha=0.65)
+        plots.heat_on(axes, pixels, heat, word)
     alt = (
         f"A picture, and a heat map over it for each of the words {', '.join(heats)}. The cells that speak "
         "most strongly for a word, in yellow, lie on the thing that it names, or that has the colour."
@@ -47,15 +39,16 @@ def elements(pixels: np.ndarray, kinds: Sequence[str], boxes: Sequence[Box]) -> 
     """Draw the elements of each kind over a picture; `boxes` are those of the regions."""
     figure, panels = plt.subplots(1, len(kinds), figsize=(3 * len(kinds), 3.2), squeeze=False)
     for axes, kind in zip(panels[0], kinds, strict=True):
-        _stage(axes, pixels, kind)
+        plots.bare(axes)
+        axes.imshow(pixels, extent=(0, 7, 7, 0), interpolation="lanczos")
+        axes.set_title(kind)
         if kind == "regions":
             for number, box in enumerate(boxes):
                 _frame(axes, box, plots.COLOURS[number % len(plots.COLOURS)])
             continue
         cut = kind == "patches"  # patches are cut apart, cells are not
-        for line in range(8):
-            for draw in (axes.axhline, axes.axvline):
-                draw(line, color="white" if cut else "black", linewidth=5 if cut else 0.8)
+        for draw in (axes.hlines, axes.vlines):
+            draw(range(8), 0, 7, color="white" if cut else "black", linewidth=5 if cut else 0.8)
     alt = (
         "The same picture with its elements drawn over it: cells as thin lines of a grid of seven by seven, "
         "regions as a box around each thing, patches as squares that are cut apart."
@@ -67,9 +60,8 @@ def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[s
     """Draw how far the framed element of each kind moves when a square, one of (7, 7), is painted over."""
     figure, panels = plt.subplots(1, len(heats), figsize=(3 * len(heats), 3.4), squeeze=False)
     for axes, (kind, heat) in zip(panels[0], heats.items(), strict=True):
-        _stage(axes, pixels.mean(-1), f"one of the {kind}")
         seen = np.ma.masked_less(heat, 1e-3)
-        image = axes.imshow(seen, extent=WHOLE, norm=LogNorm(1e-3, 1), cmap="viridis", alpha=0.75)
+        image = plots.heat_on(axes, pixels, seen, f"one of the {kind}", norm=LogNorm(1e-3, 1))
         _frame(axes, frames[kind], plots.COLOURS[1])
     label = "the vector moves (share of its length)"
     figure.colorbar(image, ax=list(panels[0]), label=label, shrink=0.85)
@@ -82,23 +74,15 @@ def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[s
 
 
 def probes(
-    accuracy: Mapping[tuple[str, str], tuple[float, float, float]], kinds: Sequence[str], asked: Sequence[str]
+    accuracy: Mapping[tuple[str, str], plots.Span], kinds: Sequence[str], asked: Sequence[str]
 ) -> None:
     """Draw the accuracy of each probe with its interval: a row for each kind, a colour for each question."""
     figure, axes = plt.subplots(figsize=(7.2, 2.7))
-    for place, question in enumerate(asked):
-        means, lows, highs = np.array([accuracy[kind, question] for kind in kinds]).T
-        axes.errorbar(
-            means,
-            np.arange(len(kinds)) + 0.2 * (place - (len(asked) - 1) / 2),
-            xerr=(means - lows, highs - means),
-            fmt=plots.MARKERS[place],
-            color=plots.COLOURS[place],
-            capsize=3,
-            label=question,
-        )
-    axes.set(yticks=range(len(kinds)), yticklabels=kinds, ylim=(len(kinds) - 0.5, -0.5), xlim=(0, 100))
-    axes.set_xlabel("accuracy of a linear probe (%)")
+    for style, question in enumerate(asked):
+        shift = 0.2 * (style - (len(asked) - 1) / 2)
+        rows = {kind: accuracy[kind, question] for kind in kinds}
+        plots.spans(axes, rows, style=style, shift=shift, label=question)
+    axes.set(xlim=(0, 100), xlabel="accuracy of a linear probe (%)")
     figure.legend(loc="outside upper left", ncols=4)
     alt = (
         "Accuracy of linear probes with intervals, a row each for cells, regions, patches and the place "
@@ -111,21 +95,19 @@ def probes(
 def readers() -> None:
     """Draw what the vector of a word depends on: in a table, in a bidirectional GRU, in a Transformer."""
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.9))
-    Arrow = tuple[tuple[float, float], tuple[float, float], bool]
-    up: list[Arrow] = [((i, 0), (i, 2), i == 2) for i in range(5)]
-    along: list[Arrow] = [((i, 0.85), (i + 1, 0.85), i < 2) for i in range(4)]  # forwards, and then backwards
+    up = [((i, 0), (i, 2), i == 2) for i in range(5)]  # where from, where to, whether it counts
+    along = [((i, 0.85), (i + 1, 0.85), i < 2) for i in range(4)]  # forwards, and then backwards
     along += [((i + 1, 1.25), (i, 1.25), i >= 2) for i in range(4)]
-    across: list[Arrow] = [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
+    across = [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
     ways = {"a table of word vectors": up, "BiGRU": up + along, "attention (notebook 05)": up + across}
     for axes, (title, arrows) in zip(panels, ways.items(), strict=True):
-        for start, end, counts in sorted(arrows, key=lambda arrow: arrow[2]):
-            style = {"arrowstyle": "-|>", "shrinkA": 6, "shrinkB": 6, "lw": 1.8 if counts else 0.9}
-            colour = plots.COLOURS[0] if counts else "0.82"
-            axes.annotate("", end, start, arrowprops=style | {"color": colour})
+        for start, end, counts in sorted(arrows, key=lambda one: one[2]):
+            colour, width = (plots.COLOURS[0], 1.8) if counts else ("0.82", 0.9)
+            arrow(axes, start, end, colour, shrinkA=6, shrinkB=6, linewidth=width)
         for i, word in enumerate(("a", "girl", "holds", "an", "umbrella")):
             axes.plot(i, 2, "o", color=plots.COLOURS[1] if i == 2 else "0.6", markersize=9)
             axes.plot(i, 0, "o", color="0.35", markersize=6)
-            axes.annotate(word, (i, -0.28), ha="center", va="top", fontsize=9)
+            axes.text(i, -0.28, word, ha="center", va="top", fontsize=9)
         axes.set(xlim=(-0.6, 4.6), ylim=(-0.75, 2.35), title=title)
         axes.axis("off")
     alt = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
@@ -10,6 +9,7 @@ import numpy as np
 from IPython.display import Markdown
 
 from course.plots import COLOURS, MARKERS, show
+from course.sketch import arrow, circle, on_circle
 from course.wording import table
 from vsecore import records
 from vsecore.data import coco_judgements
@@ -18,21 +18,17 @@ from vsecore.data import coco_judgements
 def angle_and_distance() -> None:
     """Show a picture, its caption and another caption on a circle, with an angle and a distance."""
     figure, axes = plt.subplots(figsize=(4.8, 3.6))
-    axes.add_patch(plt.Circle((0, 0), 1, fill=False, color="0.8"))
+    circle(axes, "", (-2.0, 1.9), (-1.15, 1.4))
     points = {"a picture, v": 100, "its caption, t": 50, "another caption": 215}
-    tips = {name: (math.cos(math.radians(at)), math.sin(math.radians(at))) for name, at in points.items()}
-    for (name, tip), colour in zip(tips.items(), COLOURS, strict=False):
-        axes.annotate("", tip, (0, 0), arrowprops={"arrowstyle": "->", "color": colour, "lw": 2})
-        side = "right" if tip[0] < 0 else "left"
-        axes.annotate(name, (1.08 * tip[0], 1.08 * tip[1]), color=colour, ha=side, va="center")
-    axes.plot(*zip(*list(tips.values())[:2], strict=True), color="0.3", linestyle="--")
-    line = {"arrowstyle": "-", "color": "0.6"}
-    axes.annotate("distance", (0.27, 0.98), (0.3, 1.28), color="0.3", arrowprops=line)
-    arc = np.radians(np.linspace(50, 100, 40))
-    axes.plot(0.3 * np.cos(arc), 0.3 * np.sin(arc), color="0.3")
-    axes.annotate("angle", (0.1, 0.37), color="0.3", ha="center")
-    axes.set(xlim=(-2.0, 1.9), ylim=(-1.15, 1.4), aspect="equal")
-    axes.axis("off")
+    tips = on_circle(np.radians(list(points.values()))).T  # (3, 2)
+    for name, (x, y), colour in zip(points, tips, COLOURS, strict=False):
+        arrow(axes, (0, 0), (x, y), colour, linewidth=2)
+        axes.text(1.08 * x, 1.08 * y, name, color=colour, ha="right" if x < 0 else "left", va="center")
+    axes.plot(*tips[:2].T, color="0.3", linestyle="--")
+    arrow(axes, (0.5, 1.22), (0.27, 0.98), "0.6", "-")
+    axes.text(0.3, 1.24, "distance", color="0.3")
+    axes.plot(*0.3 * on_circle(np.radians(np.linspace(50, 100, 40))), color="0.3")
+    axes.text(0.1, 0.37, "angle", color="0.3", ha="center")
     show(
         figure,
         alt="A circle of radius one. Arrows from its middle lead to a picture and, a little further "
@@ -99,9 +95,8 @@ def orders(ways: Mapping[str, tuple[Sequence[float], Sequence[float]]], limits: 
     for axes, (title, (recall, precision)) in zip(panels, ways.items(), strict=True):
         axes.plot(recall, precision, "o", color=COLOURS[0], alpha=0.7)
         axes.axvline(limits[title], color=COLOURS[1], linestyle=":")
-        axes.annotate(
-            "oracle", (limits[title], 0.03), xycoords=("data", "axes fraction"), rotation=90, ha="right"
-        )
+        place = axes.get_xaxis_transform()  # y as a share of the panel's height
+        axes.text(limits[title], 0.03, "oracle", transform=place, rotation=90, ha="right", va="bottom")
         axes.set(xlabel="R@1 (%)", ylabel="mAP@R on the truth (%)", title=title, xlim=(0, 100))
     show(
         figure,
@@ -121,15 +116,8 @@ def benchmarks() -> Markdown:
         values = (coco.rsum, *(entry.metrics[column] for column in columns))
         source = f"{entry.source}; measured in {entry.read_in}"
         rows.append([entry.system, *(f"{value:.1f}" for value in values), source])
-    heads = [
-        "text to picture",
-        "rsum, COCO 5K",
-        "ECCV mAP@R",
-        "ECCV R-precision",
-        "ECCV R@1",
-        "CxC R@1",
-        "source",
-    ]
+    heads = ["text to picture", "rsum, COCO 5K", "ECCV mAP@R", "ECCV R-precision", "ECCV R@1", "CxC R@1"]
+    heads += ["source"]
     return Markdown(table(heads, rows))
 
 

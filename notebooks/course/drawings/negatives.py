@@ -9,14 +9,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course.plots import COLOURS, DASHES, curves
+from course.plots import COLOURS, Lines, bands, curves
+from course.sketch import circle, on_circle
 
 STAGES = {
     "early: many negatives count": (62, (112, 98, 81, 74, 52, 43, 127, 136, 146, 155), 9),
     "late: the hardest few count": (83, (112, 62, 20, -25, 160, 195, 222, 250, 280, 310), 2),
 }
 """The angles of a caption and of the negatives, where the picture is at 90 degrees, and how many count."""
-
 
 TURNS = np.arange(40) * 2 * np.pi / 40
 CLUMP = 0.06 * np.random.default_rng(3).normal(size=40)
@@ -33,25 +33,24 @@ def which_count() -> Figure:
     """Draw a picture, its caption and ten negatives on a circle, early and late in training."""
     figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.9))
     for axes, (title, (own, others, kept)) in zip(panels, STAGES.items(), strict=True):
-        _circle(axes, title)
-        nearest = sorted(others, key=lambda turn: abs(turn - 90))[:kept]
-        for turn in others:
-            x, y = _at(turn)
-            if counts := turn in nearest:
+        circle(axes, title, (-1.6, 1.6), (-1.15, 1.35))
+        nearest = sorted(others, key=lambda turn: abs(turn - 90))
+        for rank, turn in enumerate(nearest):
+            x, y = on_circle(np.radians(turn))
+            face, label = (COLOURS[1], "counts") if rank < kept else ("white", "does not")
+            if rank < kept:
                 axes.plot([0, x], [0, y], color=COLOURS[1], linewidth=0.9)
-            face, label = (COLOURS[1], "counts") if counts else ("white", "does not")
-            axes.plot(x, y, "s", color=COLOURS[1], mfc=face, ms=7, label=f"a negative that {label}")
+            name = f"a negative that {label}" if rank in (0, kept) else None
+            axes.plot(x, y, "s", color=COLOURS[1], mfc=face, ms=7, label=name)
         for turn, name, style, colour, side in (
             (90, "picture", "o", COLOURS[0], "right"),
             (own, "its caption", "^", COLOURS[2], "left"),
         ):
-            x, y = _at(turn)
+            x, y = on_circle(np.radians(turn))
             axes.plot([0, x], [0, y], style + "-", color=colour, markevery=[1], ms=10)
-            axes.annotate(name, (1.13 * x, 1.13 * y + 0.05), color=colour, ha=side)
+            axes.text(1.13 * x, 1.13 * y + 0.05, name, color=colour, ha=side)
         axes.text(0, -0.45, f"K = {kept}\nof {len(others)} negatives", ha="center")
-        axes.set(xlim=(-1.6, 1.6), ylim=(-1.15, 1.35))
-    handles = dict(zip(*reversed(panels[1].get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=2)
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
@@ -63,21 +62,17 @@ def spaces(words: Mapping[str, str]) -> Figure:
     """
     figure, panels = plt.subplots(1, len(words), figsize=(2.4 * len(words), 3.2))
     for axes, (name, below) in zip(panels, words.items(), strict=True):
-        _circle(axes, name)
-        axes.title.set_fontsize(10)
-        v, t = (np.stack([np.cos(turns), np.sin(turns)]) for turns in SPACES[name])  # (2, B)
+        circle(axes, name, (-1.2, 1.2), (-2.1, 1.1))
+        v, t = map(on_circle, SPACES[name])  # (2, B)
         axes.plot(*np.stack([v, 0.88 * t], 1), color="0.8", linewidth=0.7, zorder=0)
         axes.plot(*v, "o", color=COLOURS[0], markersize=5, label="pictures")
         axes.plot(*0.88 * t, "^", color=COLOURS[1], markersize=4, label="captions")
         axes.text(0, -1.25, below, ha="center", va="top", fontsize=9)
-        axes.set(xlim=(-1.2, 1.2), ylim=(-2.1, 1.1))
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
-def count(
-    axes: Axes, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], x: str, most: int
-) -> None:
+def count(axes: Axes, lines: Lines, x: str, most: int) -> None:
     """Draw how many negatives count, on a logarithmic axis from the hardest alone to all of the batch."""
     curves(axes, lines, x=x, y="negatives that count")
     ticks = [one for one in (1, 4, 16, 64) if one < most] + [most]
@@ -97,24 +92,8 @@ def whole_training(
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
     count(left, {name: (range(1, len(k) + 1), k) for name, k in kept.items()}, "epoch", most)
-    for place, (name, sums) in enumerate(reached.items()):
-        epochs = range(1, sums.shape[1] + 1)
-        style = {"color": COLOURS[place], "linestyle": DASHES[place]}
-        right.plot(epochs, sums.mean(0), label=name, **style)
-        right.fill_between(epochs, sums.min(0), sums.max(0), color=COLOURS[place], alpha=0.2, linewidth=0)
-    right.set(xlabel="epoch", ylabel="rsum on 500 development pictures", ylim=(0, None))
-    right.legend(loc="lower right")
     left.legend(loc="center right", fontsize=9)
+    bands(right, reached, x="epoch", y="rsum on 500 development pictures")
+    right.set_ylim(0, None)
+    right.legend(loc="lower right")
     return figure
-
-
-def _circle(axes: Axes, title: str) -> None:
-    around = np.linspace(0, 2 * np.pi, 200)
-    axes.plot(np.cos(around), np.sin(around), color="0.87", linewidth=0.9, zorder=0)
-    axes.set(aspect="equal")
-    axes.set_title(title, loc="center")
-    axes.axis("off")
-
-
-def _at(turn: float) -> tuple[float, float]:
-    return float(np.cos(np.radians(turn))), float(np.sin(np.radians(turn)))

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course.plots import COLOURS, DASHES, MARKERS, curves, picture_row, show
+from course.plots import COLOURS, DASHES, MARKERS, bare, curves, draw_picture, picture_row, show
+from course.sketch import arrow, canvas
 
 KINDS = ("its own", "online", "offline, 1st", "offline, 2nd", "offline, 3rd", "offline, 4th")
 LEADS = ("a batch", "all that are false", "all")
@@ -42,17 +43,14 @@ def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captio
     """Show a caption with five pictures and a picture with five captions: its own and four negatives."""
     figure, panels = plt.subplot_mosaic([list("abcde"), list("fgggg")], figsize=(8.8, 4.2))
     for name, pixels, kind in zip("abcde", five, KINDS, strict=False):
-        panels[name].imshow(pixels, interpolation="lanczos")
+        draw_picture(panels[name], pixels)
         panels[name].set_xlabel(kind, fontsize=9)
     panels["a"].set_title(textwrap.fill(caption, 90), fontsize=10)
-    panels["f"].imshow(picture, interpolation="lanczos")
+    draw_picture(panels["f"], picture)
+    bare(panels["g"])
     for place, (said, kind) in enumerate(zip(captions, KINDS, strict=False)):
         panels["g"].text(0.0, 0.9 - 0.2 * place, kind, fontsize=9, color="0.4")
         panels["g"].text(0.16, 0.9 - 0.2 * place, said, fontsize=9)
-    for axes in panels.values():
-        axes.grid(False)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_visible(False)
     show(
         figure,
         alt="Above, a caption with five pictures: its own, the hardest of a batch, and the three hardest "
@@ -63,7 +61,7 @@ def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captio
 
 def gaps(listed: int = 29, drawn: Sequence[int] = (5, 11, 14, 20, 26)) -> None:
     """Show a sorted list of negatives, cut into gaps by those that a batch has drawn."""
-    figure, axes = plt.subplots(figsize=(7.6, 1.7))
+    figure, axes = canvas((7.6, 1.7), (-0.5, listed + 1.5), (-1.1, 0.8))
     for number, (low, high) in enumerate(pairwise([0, *drawn, listed + 1]), 1):
         axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
         axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
@@ -71,11 +69,9 @@ def gaps(listed: int = 29, drawn: Sequence[int] = (5, 11, 14, 20, 26)) -> None:
         face = COLOURS[1] if place in drawn else "white"
         axes.plot(place, 0, "o", color=COLOURS[1], markerfacecolor=face, markersize=7)
     labels = {1: "place 1", drawn[0]: "the hardest\nof the batch", listed: f"place N = {listed}"}
-    arrow = {"arrowstyle": "->", "color": "0.4"}
     for place, label in labels.items():
-        axes.annotate(label, (place, -0.1), (place, -0.9), ha="center", fontsize=8, arrowprops=arrow)
-    axes.set(xlim=(-0.5, listed + 1.5), ylim=(-1.1, 0.8))
-    axes.axis("off")
+        axes.text(place, -0.62, label, ha="center", va="top", fontsize=8)
+        arrow(axes, (place, -0.6), (place, -0.15))
     show(
         figure,
         alt="A row of circles, the negatives from the hardest to the easiest. Five are filled: a batch "
@@ -130,7 +126,8 @@ def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> N
     axes.axhline(all_pairs, color="0.5", linestyle=":", linewidth=1)
     axes.text(1, all_pairs + 0.4, "all pairs", fontsize=8, color="0.3")
     depths = max((list(each) for each in shares.values()), key=len)
-    axes.set(xscale="log", ylim=(0, None), xticks=depths, xticklabels=depths)
+    axes.set(xscale="log", ylim=(0, None))
+    axes.set_xticks(depths, [str(depth) for depth in depths])
     axes.minorticks_off()
     show(
         figure,

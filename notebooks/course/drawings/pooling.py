@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from course.plots import COLOURS, curves
+from course.plots import COLOURS, bare, curves, draw_picture, heat_on
+from course.sketch import arrow, box, canvas
 
 
 def sort_weigh_sum(elements: np.ndarray, theta: np.ndarray) -> Figure:
@@ -23,8 +24,8 @@ def sort_weigh_sum(elements: np.ndarray, theta: np.ndarray) -> Figure:
     u = np.take_along_axis(elements, order, 0)
     count, dim = elements.shape
     figure, panels = plt.subplots(1, 4, figsize=(10, 2.9), width_ratios=[5, 5, 2.2, 5])
+    bare(*panels)
     for axes in panels:
-        _bare(axes)
         axes.set(xlim=(0, dim), ylim=(count, 0))
     _cells(panels[0], elements, np.tile(np.arange(count)[:, None], dim))
     _cells(panels[1], u, order)
@@ -47,33 +48,32 @@ def sort_weigh_sum(elements: np.ndarray, theta: np.ndarray) -> Figure:
 
 def two_levels() -> Figure:
     """Draw AdPool: the token level above, the embedding level below, and the balance that mixes them."""
-    figure, axes = plt.subplots(figsize=(9.6, 3.9))
-    _bare(axes)
-    axes.set(xlim=(0, 22), ylim=(0, 10.6))
+    figure, axes = canvas((9.6, 3.9), (0, 22), (10.6, 0))
     elements = np.array([[3, 0, 7], [8, 4, 1], [5, 9, 2], [1, 2, 4]])
     order = np.argsort(-elements, axis=0)
     of_cell = np.tile(np.arange(4)[:, None], 3)
-    _cells(axes, elements, of_cell, corner=(0.2, 3.0))
-    _cells(axes, np.take_along_axis(elements, order, 0), order, corner=(6.6, 5.8))
-    _cells(axes, elements, of_cell, corner=(6.6, 0.1))
+    _cells(axes, elements, of_cell, (0.2, 3.6))
+    _cells(axes, np.take_along_axis(elements, order, 0), order, (6.6, 0.8))
+    _cells(axes, elements, of_cell, (6.6, 6.5))
     for row, weight in enumerate((0.6, 0.3, 0.1, 0.0)):
-        axes.barh(9.3 - row, 2.6 * weight + 0.05, 0.6, left=10.0, color=COLOURS[0])
-    shares = np.exp(elements - elements.max(0)) / np.exp(elements - elements.max(0)).sum(0)
+        axes.barh(1.3 + row, 2.6 * weight + 0.05, 0.6, left=10.0, color=COLOURS[0])
+    shares = np.exp(elements) / np.exp(elements).sum(0)
     for (row, column), share in np.ndenumerate(shares):
-        axes.barh(3.6 - row, 0.8 * share + 0.03, 0.6, left=10.0 + column, color=COLOURS[1])
-    for y, level, name, weights, colour in (
-        (7.8, "token level: sort, then weigh rows", "$v_\\mathrm{tok}$", "θ", COLOURS[0]),
-        (2.1, "embedding level: weigh each value", "$v_\\mathrm{emb}$", "δ", COLOURS[1]),
+        axes.barh(7.0 + row, 0.8 * share + 0.03, 0.6, left=10.0 + column, color=COLOURS[1])
+    for y, turn, level, name, weights, colour in (
+        (2.8, -1, "token level: sort, then weigh rows", "$v_\\mathrm{tok}$", "θ", COLOURS[0]),
+        (8.5, 1, "embedding level: weigh each value", "$v_\\mathrm{emb}$", "δ", COLOURS[1]),
     ):
-        axes.text(6.6, y + 2.25, level, color=colour)
+        axes.text(6.6, y - 2.25, level, color=colour)
         axes.text(13.3, y, weights, ha="center", va="center", color=colour, fontsize=12)
-        axes.add_patch(plt.Rectangle((15.1, y - 0.5), 2.0, 1.0, fc=colour, alpha=0.35))
-        axes.text(16.1, y, name, ha="center", va="center")
-        _arrow(axes, (13.8, y), (15.0, y))
-        _arrow(axes, (17.3, y), (18.6, 5.0 + (0.7 if y > 5 else -0.7)))
-        _arrow(axes, (3.5, 5.0 + (0.4 if y > 5 else -0.4)), (6.3, y))
-    axes.add_patch(plt.Rectangle((18.7, 4.3), 3.0, 1.4, fc=COLOURS[2], alpha=0.35))
-    axes.text(20.2, 5.0, "balance ω\n$\\rightarrow v$", ha="center", va="center")
+        box(axes, (16.1, y), (2.0, 1.0), name, (colour, 0.35))
+        for start, end in (
+            ((13.8, y), (15.0, y)),
+            ((17.2, y), (18.6, 5.6 + 0.7 * turn)),
+            ((3.5, 5.6 + 0.4 * turn), (6.3, y)),
+        ):
+            arrow(axes, start, end)
+    box(axes, (20.2, 5.6), (3.0, 1.6), "balance ω\n$\\rightarrow v$", (COLOURS[2], 0.35))
     return figure
 
 
@@ -86,14 +86,9 @@ def over_the_scene(picture: np.ndarray, maps: Mapping[str, np.ndarray]) -> Figur
     """
     figure, panels = plt.subplots(1, 1 + len(maps), figsize=(2.15 * (1 + len(maps)), 2.7))
     most = max(float(values.max()) for values in maps.values())
-    size = (0, picture.shape[1], picture.shape[0], 0)
-    for axes in panels:
-        _bare(axes)
-        axes.imshow(picture, extent=size)
-    panels[0].set_title("the scene", fontsize=10)
+    draw_picture(panels[0], picture, "the scene")
     for axes, (name, values) in zip(panels[1:], maps.items(), strict=True):
-        shown = axes.imshow(values, extent=size, vmin=0, vmax=most, cmap="magma", alpha=0.72)
-        axes.set_title(name, fontsize=10)
+        shown = heat_on(axes, picture, values, name, vmin=0, vmax=most)
     figure.colorbar(shown, ax=panels, label="part of the vector (%)", shrink=0.75)
     return figure
 
@@ -119,21 +114,10 @@ def levels(theta: Mapping[int, Sequence[float]], parts: Mapping[str, Sequence[fl
 
 
 def _cells(
-    axes: Axes, values: np.ndarray, cell: np.ndarray, corner: tuple[float, float] | None = None
+    axes: Axes, values: np.ndarray, cell: np.ndarray, corner: tuple[float, float] = (0.0, 0.0)
 ) -> None:
-    """A table of numbers, coloured by the cell they come from; from the top left, or from a corner below."""
+    """A table of numbers, coloured by the cell that each comes from; its top left is in the corner."""
     for (i, j), value in np.ndenumerate(values):
-        x, y = (j, i) if corner is None else (corner[0] + j, corner[1] + len(values) - 1 - i)
+        x, y = corner[0] + j, corner[1] + i
         axes.add_patch(plt.Rectangle((x, y), 1, 1, fc=COLOURS[cell[i, j]], alpha=0.35, ec="white"))
         axes.text(x + 0.5, y + 0.5, value, ha="center", va="center")
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "0.4"})
-
-
-def _bare(axes: Axes) -> None:
-    axes.grid(False)
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set_visible(False)

@@ -9,7 +9,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course.plots import COLOURS, DASHES, curves, show
+from course.plots import COLOURS, DASHES, curve_panels, name_rows, show
+from course.sketch import arrow, canvas
 from course.wording import seeds
 from vsecore import records
 from vsecore.paths import results
@@ -25,27 +26,30 @@ NAMES = {
     "own": ("$v_{own}$, the picture of $t_{off}$", "$t_{own}$, a caption of $v_{off}$"),
 }
 KINDS = {
-    "the pair: raise": [("anchor", "anchor")],
-    "online": [("anchor", "hat"), ("hat", "anchor")],
-    "offline": [("anchor", "off"), ("off", "anchor")],
-    "no common element": [("off", "off"), ("own", "own")],
+    "the pair: raise": (COLOURS[2], 3, [("anchor", "anchor")]),
+    "online": (COLOURS[0], 2, [("anchor", "hat"), ("hat", "anchor")]),
+    "offline": (COLOURS[1], 2, [("anchor", "off"), ("off", "anchor")]),
+    "no common element": (COLOURS[3], 2, [("off", "off"), ("own", "own")]),
+    "belong together, not in the loss": ("0.75", 1, [("off", "own"), ("own", "off")]),
 }
+"""The lines of each kind, a picture and a caption each, with their colour and width."""
 
 
 def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> None:
     """Show R@1 after each epoch of each training; the first `early` epochs are shaded."""
-    figure, panels = plt.subplots(1, 2, figsize=(9.2, 3.4))
-    for axes, (measure, title) in zip(panels, MEASURES.items(), strict=True):
-        lines = {
+    panels = {
+        f"R@1, {title} (%)": {
             name: (range(1, len(history) + 1), [epoch[measure] for epoch in history])
             for name, history in histories.items()
         }
-        curves(axes, lines, x="epoch", y="R@1, development split (%)", title=title)
+        for measure, title in MEASURES.items()
+    }
+    figure, both = curve_panels(panels, x="epoch", size=(9.2, 3.4))
+    for axes, lines in zip(both, panels.values(), strict=True):
         axes.axhline(max(lines["first round"][1]), color="0.5", linestyle=":")
         axes.axvspan(0.5, early + 0.5, color="0.93", zorder=0)
         axes.set(xlim=(0.5, None), ylim=(0, None))
-    panels[0].annotate("all negatives:\nthe same loss", (0.6, 2), fontsize=8, color="0.3")
-    panels[0].get_legend().remove()
+    both[0].annotate("all negatives:\nthe same loss", (0.6, 2), fontsize=8, color="0.3")
     show(
         figure,
         alt="R@1 on the development split after each epoch, from picture to text and from text to "
@@ -57,26 +61,16 @@ def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> 
 
 def seven() -> None:
     """Show the seven similarities of a pair as lines between pictures and captions."""
-    figure, axes = plt.subplots(figsize=(7, 3.8))
+    figure, axes = canvas((7, 3.8), (-0.9, 1.9), (-0.2, 3.2))
     for place, (left, right) in NAMES.items():
-        axes.annotate(left, (-0.09, UP[place]), ha="right", va="center")
-        axes.annotate(right, (1.09, UP[place]), ha="left", va="center")
+        axes.text(-0.09, UP[place], left, ha="right", va="center")
+        axes.text(1.09, UP[place], right, va="center")
         axes.plot(0, UP[place], "s", color="0.2", markersize=9)
         axes.plot(1, UP[place], "o", color="0.2", markersize=9)
-    for style, (kind, lines) in enumerate(KINDS.items()):
-        look: dict[str, Any] = {
-            "color": COLOURS[(2, 0, 1, 3)[style]],
-            "linestyle": DASHES[style],
-            "zorder": 0,
-        }
+    for (kind, (colour, width, lines)), dash in zip(KINDS.items(), DASHES, strict=False):
         for number, (left, right) in enumerate(lines):
-            label = None if number else kind
-            axes.plot([0, 1], [UP[left], UP[right]], linewidth=2 if style else 3, label=label, **look)
-    thin: dict[str, Any] = {"color": "0.75", "linewidth": 1}
-    axes.plot([0, 1], [UP["off"], UP["own"]], label="belong together, not in the loss", **thin)
-    axes.plot([0, 1], [UP["own"], UP["off"]], **thin)
-    axes.set(xlim=(-0.9, 1.9), ylim=(-0.2, 3.2))
-    axes.axis("off")
+            style = {"color": colour, "linewidth": width, "zorder": 0, "label": None if number else kind}
+            axes.plot([0, 1], [UP[left], UP[right]], dash, **style)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
     show(
         figure,
@@ -99,8 +93,8 @@ def gradients(maps: Sequence[np.ndarray]) -> None:
         axes.grid(False)
         axes.set(xlabel="similarity of the offline negative", title=title)
     panels[0].set_ylabel("similarity of the online negative")
-    label = {"ha": "center", "fontsize": 8, "arrowprops": {"arrowstyle": "->"}}
-    panels[0].annotate("negative weight,\nopen hinge", (0.93, 0.38), (0.74, -0.16), **label)
+    panels[0].text(0.74, -0.18, "negative weight,\nopen hinge", ha="center", fontsize=8)
+    arrow(panels[0], (0.8, 0.0), (0.93, 0.38), "black", "->")
     figure.colorbar(image, ax=panels, label="gradient\n(− pulled up, + pushed down)", extend="both")
     show(
         figure,
@@ -119,16 +113,15 @@ def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
     edges = np.linspace(-0.5, 1, 51)
     for axes, (title, seven) in zip(panels, similar.items(), strict=True):
         kinds = {
-            "pair": seven[0],
-            "offline": np.concatenate(seven[3:5]),
-            "online": np.concatenate(seven[1:3]),
+            "pair": (seven[0], COLOURS[2]),
+            "offline": (np.concatenate(seven[3:5]), COLOURS[1]),
+            "online": (np.concatenate(seven[1:3]), COLOURS[0]),
         }
-        for style, (kind, values) in enumerate(kinds.items()):
-            counts = np.histogram(values, edges)[0]
-            look = {"color": COLOURS[(2, 1, 0)[style]], "linestyle": DASHES[style], "linewidth": 1.8}
-            axes.stairs(100 * counts / counts.sum(), edges, label=kind, **look)
+        for (kind, (values, colour)), dash in zip(kinds.items(), DASHES, strict=False):
+            shares = 100 * np.histogram(values, edges)[0] / values.size
+            axes.stairs(shares, edges, label=kind, color=colour, linestyle=dash, linewidth=1.8)
             if kind == "pair":  # filled, so that it shows where another line covers it
-                axes.stairs(100 * counts / counts.sum(), edges, fill=True, color=COLOURS[2], alpha=0.25)
+                axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
         axes.set(xlabel="similarity", title=title)
     panels[0].set_ylabel("share (%)")
     panels[0].legend(loc="upper left")
@@ -141,15 +134,16 @@ def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
 
 def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Show loss and spread, step by step, of trainings with only the offline terms."""
-    figure, panels = plt.subplots(1, 2, figsize=(8.8, 3.2))
     labels = {"loss": "loss, for each pair", "spread": "spread of the similarities in a batch"}
-    for axes, (key, label) in zip(panels, labels.items(), strict=True):
-        lines = {name: (range(1, len(one[key]) + 1), one[key]) for name, one in seen.items()}
-        curves(axes, lines, x="step, only offline terms", y=label)
-        axes.set_ylim(0, None)
-    panels[0].axhline(4 * 0.2, color="0.4", linestyle=":", linewidth=1)
-    panels[0].set_ylim(0, 1.15)
-    panels[0].annotate("dotted: all vectors alike, margin 0.2", (2, 1.05), color="0.3", fontsize=9)
+    lines = {
+        label: {name: (range(1, len(one[key]) + 1), one[key]) for name, one in seen.items()}
+        for key, label in labels.items()
+    }
+    figure, (left, right) = curve_panels(lines, x="step, only offline terms", size=(8.8, 3.2))
+    left.axhline(4 * 0.2, color="0.4", linestyle=":", linewidth=1)
+    left.annotate("dotted: all vectors alike, margin 0.2", (2, 1.05), color="0.3", fontsize=9)
+    left.set_ylim(0, 1.15)
+    right.set_ylim(0, None)
     show(
         figure,
         alt="Trainings with only the offline terms, with a margin of zero and of 0.2. Left the loss for "
@@ -203,7 +197,7 @@ def gains(rows: Mapping[str, Sequence[float]]) -> None:
         axes.plot([np.mean(each)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
     axes.axvline(0, color="0.4", linestyle=":")
     labels = [f"{name} ({seeds(len(each))})" for name, each in rows.items()]
-    axes.set_yticks(range(len(rows)), labels)
-    axes.set(xlabel="gain in rsum over VSE++", ylim=(len(rows) - 0.5, -0.5))
+    name_rows(axes, labels)
+    axes.set_xlabel("gain in rsum over VSE++")
     means = [f"{label} {np.mean(each):+.1f}" for label, each in zip(labels, rows.values(), strict=True)]
     show(figure, alt=f"The gain in rsum over VSE++, a dot for each seed. The means: {', '.join(means)}.")

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.patches import FancyBboxPatch
 
 from course import plots
+from course.sketch import arrow, box, canvas
 from vsecore.scenes.facts import Scene, Thing
 
 
@@ -34,26 +34,19 @@ def left_of(scene: Scene) -> list[tuple[str, str]]:
 
 def block() -> None:
     """Draw the two steps of the Transformer block below each other, each with its residual."""
-    figure, axes = plt.subplots(figsize=(5.4, 3.5))
-    arrow = {"arrowstyle": "-|>", "color": "0.25", "shrinkA": 0, "shrinkB": 0}
-    steps = ("x", "attention:\nask all others", 5, "z"), ("z", "network:\neach alone", 4, "out")
-    for height, (start, text, colour, end) in zip((2, 0), steps, strict=True):
-        for left, wide, words, fill in ((1.3, 1.1, "norm", "0.9"), (3, 2.1, text, plots.COLOURS[colour])):
-            shape = FancyBboxPatch(
-                (left, height - 0.4), wide, 0.8, boxstyle="round,pad=0.05", fc=fill, ec="0.4"
-            )
-            axes.add_patch(shape)
-            axes.text(left + wide / 2, height, words, ha="center", va="center")
+    figure, axes = canvas((5.4, 3.5), (-0.1, 7.2), (-0.6, 3.2))
+    steps = (2, "x", "attention:\nask all others", 5, "z"), (0, "z", "network:\neach alone", 4, "out")
+    residual = plots.COLOURS[1]
+    for y, start, text, colour, end in steps:
+        box(axes, (1.85, y), (1.2, 0.9), "norm", "0.9")
+        box(axes, (4.05, y), (2.2, 0.9), text, plots.COLOURS[colour])
         for tail, tip in ((0.3, 1.25), (2.45, 2.95), (5.15, 5.6), (5.95, 6.5)):
-            axes.annotate("", (tip, height), (tail, height), arrowprops=arrow)
-        axes.plot([0.7, 0.7, 5.78], [height, height + 0.8, height + 0.8], color=plots.COLOURS[1])
-        back = arrow | {"color": plots.COLOURS[1]}
-        axes.annotate("", (5.78, height + 0.15), (5.78, height + 0.8), arrowprops=back)
-        axes.text(3.2, height + 0.88, "residual", color=plots.COLOURS[1], ha="center")
-        for place, name, size in ((0.12, start, 11), (5.78, "+", 14), (6.8, end, 11)):
-            axes.text(place, height, name, ha="center", va="center", fontsize=size, style="italic")
-    axes.set(xlim=(-0.1, 7.2), ylim=(-0.6, 3.2))
-    axes.axis("off")
+            arrow(axes, (tail, y), (tip, y), "0.25")
+        axes.plot([0.7, 0.7, 5.78], [y, y + 0.8, y + 0.8], color=residual)
+        arrow(axes, (5.78, y + 0.8), (5.78, y + 0.15), residual)
+        axes.text(3.2, y + 0.88, "residual", color=residual, ha="center")
+        for x, name, size in ((0.12, start, 11), (5.78, "+", 14), (6.8, end, 11)):
+            axes.text(x, y, name, ha="center", va="center", fontsize=size, style="italic")
     alt = (
         "The two steps of the block, each a chain of boxes from left to right. Above: x, norm, attention,"
         " plus, which makes z. Below: z, norm, network, plus, which gives the output. In each a line, "
@@ -85,12 +78,12 @@ def broken(largest: Mapping[str, np.ndarray], depths: Mapping[str, Sequence[floa
     plots.show(figure, alt)
 
 
-def against_chance(rows: Mapping[str, tuple[float, float, float]]) -> None:
+def against_chance(rows: Mapping[str, plots.Span]) -> None:
     """Draw how often the right picture of two is preferred: a dot with its interval, and a line at chance."""
     figure, axes = plt.subplots(figsize=(6, 1.2 + 0.35 * len(rows)))
     plots.spans(axes, rows, x="right picture of two (%), 95 % interval")
     axes.axvline(50, color=plots.COLOURS[1], linestyle="--")
-    axes.annotate("chance ", (50, -0.45), color=plots.COLOURS[1], ha="right", fontsize=9)
+    axes.text(50, -0.45, "chance ", color=plots.COLOURS[1], ha="right", fontsize=9)
     axes.set(xlim=(35, 102), ylim=(len(rows) - 0.5, -0.75))
     told = ", ".join(f"{name} {middle:.1f} %" for name, (middle, *_) in rows.items())
     alt = f"How often the right one of two pictures is preferred, beside a line at chance: {told}."

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 
-from course.plots import COLOURS, curves, show
+from course.plots import COLOURS, curves, heatmap, show
 
 
 def rows_read(steps: Sequence[np.ndarray], count: int) -> None:
@@ -30,9 +30,8 @@ def compared(batch: int, part: int) -> None:
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 3.2))
     titles = f"one batch of {batch}", f"{batch // part} batches of {part}"
     for axes, pairs, title in zip(panels, (whole, parts), titles, strict=True):
-        axes.imshow(pairs + np.eye(batch), cmap="cividis", vmin=0, vmax=2)
+        heatmap(axes, pairs + np.eye(batch), vmin=0, vmax=2, aspect="equal")
         axes.set(title=title, xlabel="caption", ylabel="picture")
-        axes.grid(visible=False)
     show(
         figure,
         alt="Two squares of pictures against captions. On the left, one batch, all pairs are compared. On "
@@ -46,8 +45,7 @@ def reranked(costs: Mapping[int, float], found: Mapping[int, float]) -> None:
     line = {"": (list(costs.values()), list(found.values()))}
     curves(axes, line, x="multiply-adds for a query", y="picture found first (%)")
     for k in found:
-        place = costs[k], found[k]
-        axes.annotate(f"k = {k}", place, (4, -12), textcoords="offset points", fontsize=9)
+        axes.annotate(f"k = {k}", (costs[k], found[k]), (4, -12), textcoords="offset points", fontsize=9)
     axes.set(xscale="log", ylim=(0, None))
     show(
         figure,

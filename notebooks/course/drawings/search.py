@@ -11,7 +11,7 @@ from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
 
 from course.dots import gap as gap_of
-from course.plots import COLOURS, MARKERS, curves, picture_row, show
+from course.plots import COLOURS, MARKERS, Span, bare, curve_panels, draw_picture, picture_row, show, spans
 from course.wording import table
 from vsecore.experiments import studied
 
@@ -42,8 +42,7 @@ IDEAS = {
     ),
 }
 """Ideas of the course: an experiment, its arm, and the arms of a plain baseline and of a fair control."""
-Interval = tuple[float, float, float]
-Gains = dict[str, list[tuple[str, Interval]]]
+Gains = dict[str, list[tuple[str, Span]]]
 
 
 def found(
@@ -61,20 +60,16 @@ def found(
 def speed(metrics: Mapping[str, float], real: int) -> None:
     """Show milliseconds a query and the share of the exact ten against the number of vectors."""
     sizes = {"real": real, "made_100000": 100_000, "made_1000000": 1_000_000}
-    figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.5))
     labels = {"ms_a_query": "milliseconds a query", "recall_at_10": "share of the exact ten"}
-    for axes, (value, label) in zip(panels, labels.items(), strict=True):
-        lines = {}
+    panels: dict[str, dict[str, tuple[list[int], list[float]]]] = {label: {} for label in labels.values()}
+    for value, label in labels.items():
         for name, kind in KINDS.items():
-            there = {sizes[size]: metrics.get(f"{size}_{kind}_{value}") for size in sizes}
-            known = {count: number for count, number in there.items() if number is not None}
-            lines[name] = list(known), list(known.values())
-        curves(axes, lines, x="vectors", y=label)
-        axes.set_xscale("log")
-        axes.get_legend().remove()
-    panels[0].set_yscale("log")
-    panels[1].set_ylim(0.7, 1.02)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+            keys = {count: f"{size}_{kind}_{value}" for size, count in sizes.items()}
+            known = {count: metrics[key] for count, key in keys.items() if key in metrics}
+            panels[label][name] = list(known), list(known.values())
+    figure, (left, right) = curve_panels(panels, x="vectors", size=(8.6, 3.5))
+    left.set(xscale="log", yscale="log")
+    right.set_ylim(0.7, 1.02)
     show(
         figure,
         alt="On the left, milliseconds a query against the number of vectors, both logarithmic: the exact "
@@ -109,27 +104,19 @@ def cells(
     figure = plt.figure(figsize=(9.4, 3.6))
     left, right = np.ravel(figure.subfigures(1, 2, width_ratios=(1, 1.15), squeeze=False))
     axes = left.subplots()
-    light = ListedColormap(["white", "#FFE1A8"])
-    axes.imshow(
-        np.isin(of, probed),
-        extent=(low[0], high[0], low[1], high[1]),
-        origin="lower",
-        cmap=light,
-        aspect="auto",
-    )
+    bare(axes)
+    light, extent = ListedColormap(["white", "#FFE1A8"]), (low[0], high[0], low[1], high[1])
+    axes.imshow(np.isin(of, probed), extent=extent, origin="lower", cmap=light, aspect="auto")
     for cell in range(count):
         axes.contour(mesh[..., 0], mesh[..., 1], of == cell, [0.5], colors="0.6", linewidths=0.7)
     axes.plot(*points.T, ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
     axes.plot(*centres.T, "k+", markersize=6)
     axes.plot(*at, "*", color=COLOURS[1], markersize=14, markeredgecolor="black")
-    axes.set(xticks=[], yticks=[], title="cells in a plane")
-    axes.grid(False)
+    axes.set_title("cells in a plane")
     grid = right.subplots(len(rows), len(rows[0]))
     for place, (row, pictures) in enumerate(zip(grid, rows, strict=True), 1):
         for axes, pixels in zip(row, pictures, strict=True):
-            axes.imshow(pixels, interpolation="lanczos")
-            axes.set(xticks=[], yticks=[])
-            axes.grid(False)
+            draw_picture(axes, pixels)
         row[0].set_ylabel(f"cell {place}", fontsize=9)
     show(
         figure,
@@ -163,44 +150,33 @@ def ten_million(metrics: Mapping[str, float]) -> Markdown:
         key = f"made_1000000_{kind}"
         if f"{key}_ms_a_query" in metrics:
             longer = 10**0.5 if "cells" in name else 10  # √2 times as many cells, each √2 times as full
-            rows.append(
-                [
-                    name,
-                    f"{metrics[f'{key}_bytes_a_vector'] / 100:,.1f}",
-                    f"{metrics[f'{key}_build_seconds'] / 6:,.1f}",
-                    f"{metrics[f'{key}_ms_a_query'] * longer:,.0f}",
-                    f"{metrics[f'{key}_recall_at_10']:.2f}",
-                ]
-            )
+            gigabytes, minutes = metrics[f"{key}_bytes_a_vector"] / 100, metrics[f"{key}_build_seconds"] / 6
+            query, share = metrics[f"{key}_ms_a_query"] * longer, metrics[f"{key}_recall_at_10"]
+            rows.append([name, f"{gigabytes:,.1f}", f"{minutes:,.1f}", f"{query:,.0f}", f"{share:.2f}"])
     heads = ["index", "memory, GB", "build, minutes", "a query, ms", "of the exact ten, at a million"]
     return Markdown(table(heads, rows))
 
 
 def ideas() -> Gains:
     """For each idea and both comparisons: with what, and the mean gain with the ends of its interval."""
-    gains = {}
-    for idea, (name, arm, against) in IDEAS.items():
-        arms = studied(name, "scenes")
-        gains[idea] = [(label, gap_of(arms[arm], arms[other])) for label, other in against.items()]
-    return gains
+    found = {idea: studied(name, "scenes") for idea, (name, *_) in IDEAS.items()}
+    return {
+        idea: [(label, gap_of(found[idea][arm], found[idea][other])) for label, other in against.items()]
+        for idea, (_, arm, against) in IDEAS.items()
+    }
 
 
 def controls(gains: Gains) -> None:
     """Show what ideas gain over a plain baseline and over a fair control, each with its 95 % interval."""
     figure, axes = plt.subplots(figsize=(8, 3.4))
-    for place, pair in enumerate(gains.values()):
-        for which, (against, (middle, low, high)) in enumerate(pair):
-            height = place + 0.36 * which - 0.18
-            axes.plot([low, high], [height, height], color=COLOURS[which])
-            label = ("the baseline", "a fair control")[which] if not place else None
-            axes.plot(middle, height, MARKERS[which], color=COLOURS[which], label=label)
-            axes.annotate(
-                against, (high, height), (6, 0), textcoords="offset points", fontsize=8.5, va="center"
-            )
-    axes.set_yticks(range(len(gains)), list(gains))
+    for which, label in enumerate(("the baseline", "a fair control")):
+        shift, pairs = 0.36 * which - 0.18, {idea: pair[which] for idea, pair in gains.items()}
+        spans(axes, {idea: span for idea, (_, span) in pairs.items()}, style=which, shift=shift, label=label)
+        for place, (against, (*_, high)) in enumerate(pairs.values()):
+            style = {"textcoords": "offset points", "fontsize": 8.5, "va": "center"}
+            axes.annotate(against, (high, place + shift), (6, 0), **style)
     axes.axvline(0, color="0.5", linestyle=":")
-    axes.set(xlabel="gain in rsum", ylim=(len(gains) - 0.5, -0.5), xlim=(-3, 88))
-    axes.grid(axis="y", visible=False)
+    axes.set(xlabel="gain in rsum", xlim=(-3, 88))
     axes.legend(title="compared with", loc="lower right")
     show(
         figure,

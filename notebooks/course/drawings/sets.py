@@ -10,17 +10,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, Ellipse
+from matplotlib.patches import Ellipse
 from PIL import Image
 
-from course.plots import COLOURS, MARKERS
-
-
-def bare(axes: Axes) -> None:
-    """Take ticks, grid and frame off."""
-    axes.set(xticks=[], yticks=[])
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
+from course.plots import COLOURS, MARKERS, bare, draw_picture
+from course.sketch import arrow, box, canvas, circle, on_circle
 
 
 def compromise(degrees: float) -> Figure:
@@ -29,70 +23,53 @@ def compromise(degrees: float) -> Figure:
     angle = np.deg2rad(degrees / 2)
     arrows = {"one vector for the caption": [0.0], "a set of two": [angle - 0.12, 0.12 - angle]}
     for axes, (title, ends) in zip(panels, arrows.items(), strict=True):
-        axes.add_patch(Circle((0, 0), 1, fill=False, color="0.75"))
-        for name, at in (("picture A", angle), ("picture B", -angle)):
-            axes.plot(np.cos(at), np.sin(at), "o", color=COLOURS[0], markersize=10)
-            axes.text(1.12 * np.cos(at), 1.16 * np.sin(at), name, va="center")
+        circle(axes, title, (-1.1, 1.75), (-1.3, 1.3))
+        for name, (x, y) in (("picture A", on_circle(angle)), ("picture B", on_circle(-angle))):
+            axes.plot(x, y, "o", color=COLOURS[0], markersize=10)
+            axes.text(1.12 * x, 1.16 * y, name, va="center")
         for end in ends:
-            arrow = {"arrowstyle": "-|>", "color": COLOURS[1], "lw": 2.2}
-            axes.annotate("", (np.cos(end), np.sin(end)), (0, 0), arrowprops=arrow)
-        axes.set(xlim=(-1.1, 1.75), ylim=(-1.3, 1.3), title=title)
-        axes.set_aspect("equal")
-        bare(axes)
+            arrow(axes, (0, 0), tuple(on_circle(end)), COLOURS[1], linewidth=2.2)
     return figure
 
 
 def readings(pixels: np.ndarray, fits: Mapping[str, int]) -> Figure:
     """Draw a picture beside captions that are true of it, each with how many pictures it fits."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.1), width_ratios=[1, 1.7])
-    left.imshow(pixels)
+    draw_picture(left, pixels)
+    bare(right)
     right.set_title("it fits   caption", fontsize=10, loc="left")
     for place, (sentence, count) in enumerate(fits.items()):
         height = 0.94 - place / len(fits)
         right.text(0.08, height, count, va="center", ha="right", fontsize=9)
         right.text(0.12, height, sentence, va="center", fontsize=9)
-    for axes in (left, right):
-        bare(axes)
     return figure
 
 
 def pie_net() -> Figure:
     """Draw PIE-Net with two heads: elements, attention, what a head found, residual, set."""
-    figure, axes = plt.subplots(figsize=(8.8, 3.1))
+    figure, axes = canvas((8.8, 3.1), (-0.9, 7.7), (-1.2, 2.6))
     weights = np.array([[0.7, 0.15, 0.1, 0.05], [0.05, 0.1, 0.15, 0.7]])
     for n in range(4):
-        axes.text(0, 2.1 - 0.7 * n, f"$x_{n + 1}$", ha="center", va="center", bbox=_box("0.92"))
-    axes.text(0, -0.85, r"global $\phi$", ha="center", va="center", bbox=_box("#fbdcc8"))
-    for k, height in enumerate((1.75, 0.35)):
+        box(axes, (0, 2.1 - 0.7 * n), (0.55, 0.5), f"$x_{n + 1}$", "0.92")
+    box(axes, (0, -0.85), (1.25, 0.5), r"global $\phi$", "#fbdcc8")
+    stages = ((2.25, 0.6, "$z_{k}$", "white"), (3.75, 1.1, r"$\sigma(W\,\cdot\,)$", "white"))
+    stages += ((5.0, 0.5, "+", "#fbdcc8"), (6.0, 0.6, "LN", "white"), (7.1, 0.6, "$s_{k}$", "#cfe3f1"))
+    for k, y in enumerate((1.75, 0.35)):
         for n in range(4):
             line = {"color": COLOURS[2 * k], "lw": 7 * weights[k, n], "alpha": 0.7}
-            axes.plot([0.35, 1.9], [2.1 - 0.7 * n, height], **line, solid_capstyle="round")
-        stages = (f"$z_{k + 1}$", r"$\sigma(W\,\cdot\,)$", "+", "LN", f"$s_{k + 1}$")
-        places = (2.25, 3.75, 5.0, 6.0, 7.1)
-        for x, name in zip(places, stages, strict=True):
-            colour = "#fbdcc8" if name == "+" else "#cfe3f1" if name.startswith("$s") else "white"
-            axes.text(x, height, name, ha="center", va="center", bbox=_box(colour))
-        for start, end in itertools.pairwise(places):
-            _arrow(axes, (start + 0.35, height), (end - (0.6 if end == 3.75 else 0.35), height))
-    axes.plot([0.75, 4.6], [-0.85, -0.85], color="0.4", lw=1)
-    for height in (0.0, 1.4):
-        axes.plot([4.6, 4.6], [-0.85, height - 0.05], color="0.4", lw=1)
-        _arrow(axes, (4.6, height - 0.05), (4.85, height + 0.17))
+            axes.plot([0.35, 1.9], [2.1 - 0.7 * n, y], **line, solid_capstyle="round")
+        for x, width, name, colour in stages:
+            box(axes, (x, y), (width, 0.55), name.replace("{k}", str(k + 1)), colour)
+        for (start, wide, *_), (end, next_wide, *_) in itertools.pairwise(stages):
+            arrow(axes, (start + wide / 2, y), (end - next_wide / 2, y))
+        axes.plot([4.6, 4.6], [-0.85, y - 0.4], color="0.4", lw=1)
+        arrow(axes, (4.6, y - 0.4), (4.8, y - 0.25))
+    axes.plot([0.65, 4.6], [-0.85, -0.85], color="0.4", lw=1)
     axes.text(1.1, 2.45, "attention of each head", ha="center", fontsize=9)
-    axes.set(xlim=(-0.9, 7.7), ylim=(-1.2, 2.6))
-    axes.axis("off")
     return figure
 
 
-def _box(colour: str) -> dict[str, str]:
-    return {"boxstyle": "round,pad=0.35", "fc": colour}
-
-
-def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    axes.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "0.4"})
-
-
-def on_circle(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndarray) -> None:
+def two_sets(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndarray) -> None:
     """Draw two sets on the unit circle, where they began, and a line for each pair's share of the gradient.
 
     Args:
@@ -101,20 +78,18 @@ def on_circle(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndar
         shares: (K, K) numbers that add up to 1.
         start: the angles before the first step, (2, K).
     """
-    axes.add_patch(Circle((0, 0), 1, fill=False, color="0.8"))
-    points, before = (np.stack([np.cos(one), np.sin(one)], -1) for one in (angles, start))  # (2, K, 2)
+    circle(axes, "", (-1.15, 1.15), (-1.15, 1.15))
+    points, before = on_circle(angles), on_circle(start)  # (2, 2, K): across and up, of each side
     for (i, j), share in np.ndenumerate(shares):
         if share > 0.005:
-            pair = np.stack([points[0, i], points[1, j]])
-            axes.plot(*pair.T, color="0.3", lw=0.4 + 9 * share, alpha=0.45, zorder=1)
+            pair = points[:, [0, 1], [i, j]]  # (2, 2)
+            axes.plot(*pair, color="0.3", lw=0.4 + 9 * share, alpha=0.45, zorder=1)
     for side, name in enumerate(("picture", "caption")):
         size, marker = (90, 26)[side], MARKERS[side]
-        (x0, y0), (x, y) = before[side].T, points[side].T
-        axes.scatter(x0, y0, s=size, marker=marker, facecolors="none", edgecolors="0.65")
-        axes.scatter(x, y, s=size, marker=marker, color=COLOURS[side], zorder=3 + side, label=name)
-    axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
-    axes.set_aspect("equal")
-    bare(axes)
+        axes.scatter(*before[:, side], s=size, marker=marker, facecolors="none", edgecolors="0.65")
+        axes.scatter(
+            *points[:, side], s=size, marker=marker, color=COLOURS[side], zorder=3 + side, label=name
+        )
 
 
 def strip(films: Mapping[str, tuple[np.ndarray, np.ndarray]], steps: Sequence[int]) -> Figure:
@@ -123,10 +98,10 @@ def strip(films: Mapping[str, tuple[np.ndarray, np.ndarray]], steps: Sequence[in
     figure, grid = plt.subplots(len(films), len(steps), figsize=size, squeeze=False)
     for row, (name, (angles, shares)) in zip(grid, films.items(), strict=True):
         for axes, step in zip(row, steps, strict=True):
-            on_circle(axes, angles[step], shares[step], angles[0])
+            two_sets(axes, angles[step], shares[step], angles[0])
             if row is grid[0]:
                 axes.set_title(f"step {step}", fontsize=10, loc="center")
-        row[0].set_ylabel(name, fontsize=10)
+        row[0].text(-1.2, 0, name, rotation=90, ha="right", va="center")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 

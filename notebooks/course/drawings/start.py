@@ -14,15 +14,13 @@ from course.lesson import Lesson
 def found(lesson: Lesson, sentence: str, rows: Sequence[int]) -> None:
     """Show the test pictures in these rows, those framed that the sentence describes."""
     truth, heading = lesson.true_of(sentence, "test")
-    marked = None if truth is None else [truth[row] for row in rows]
-    if truth is not None and marked is not None:
+    marked = None
+    if truth is not None:
+        marked = [truth[row] for row in rows]
         heading = f": {sum(marked)} of these {len(rows)} are right ({sum(truth)} of all {len(truth):,} are)"
-    figure = plots.picture_row(
-        lesson.pictures("test", rows),
-        [str(rank) for rank in range(1, len(rows) + 1)],
-        marked=marked,
-        heading=sentence + heading,
-    )
+    ranks = [str(rank) for rank in range(1, len(rows) + 1)]
+    pictures = lesson.pictures("test", rows)
+    figure = plots.picture_row(pictures, ranks, marked=marked, heading=sentence + heading)
     words = f"The five pictures found for: {sentence}. A frame and a tick mark those that show what it says."
     plots.show(figure, alt=words)
 

@@ -8,9 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from course.plots import COLOURS, MARKERS, curves
-
-Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+from course.plots import COLOURS, MARKERS, Lines, curves, name_rows
 
 
 def by_word(auc: Mapping[str, np.ndarray], words: Sequence[str], ordered_by: str) -> Figure:
@@ -22,10 +20,10 @@ def by_word(auc: Mapping[str, np.ndarray], words: Sequence[str], ordered_by: str
         ordered_by: the system whose order the rows have.
     """
     figure, axes = plt.subplots(figsize=(7.2, 0.19 * len(words) + 1))
-    order = np.argsort(auc[ordered_by])
+    order = np.argsort(-auc[ordered_by])
     for style, (name, values) in enumerate(auc.items()):
         axes.plot(values[order], range(len(words)), MARKERS[style], color=COLOURS[style], label=name)
-    axes.set_yticks(range(len(words)), [words[row] for row in order], fontsize=8)
+    name_rows(axes, (words[row] for row in order), fontsize=8)
     axes.axvline(50, color="0.5", linestyle=":")
     axes.set(xlabel="AUC of the probe (%); dotted: chance", xlim=(48, 101))
     axes.legend(loc="lower left", bbox_to_anchor=(0.06, 0.0))

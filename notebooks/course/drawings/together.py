@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from course import dots, plots
-from course.plots import COLOURS, MARKERS
-from course.wording import seeds
+from course.plots import COLOURS, MARKERS, name_rows
+from course.wording import seeds, signed
 from vsecore.experiments import Studied
 
 Change = tuple[float, float, float, int]
@@ -70,26 +69,24 @@ def ideas(alone: Mapping[str, Change], added: Mapping[str, Change]) -> None:
     """Draw what each idea changes, added to the baseline of its own paper and added to 2AD."""
     rows = list(added)
     figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.5 * len(rows)))
-    ways = (("over its own baseline", alone, COLOURS[0], "o"), ("in a better system", added, COLOURS[1], "D"))
-    for shift, (label, changes, colour, marker) in zip((-0.14, 0.14), ways, strict=True):
+    ways = ("over its own baseline", alone), ("in a better system", added)
+    for (label, changes), shift, colour, marker in zip(ways, (-0.14, 0.14), COLOURS, "oD", strict=False):
         for name, (middle, low, high, count) in changes.items():
             place, few = rows.index(name) + shift, count < 3
             axes.plot([low, high], [place, place], color=colour)
             axes.plot(middle, place, marker, color=colour, markerfacecolor="white" if few else colour)
-            words = f"{middle:+.1f}".replace("-", "−") + (f", {seeds(count)}" if few else "")
-            side = 1 if middle > 0 else -1
-            end = np.nanmax([side * middle, side * low, side * high]) * side, place
+            words = signed(middle).replace("-", "−") + (f", {seeds(count)}" if few else "")
+            side, end = (1, np.nanmax([middle, high])) if middle > 0 else (-1, np.nanmin([middle, low]))
             style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": 8.5}
-            axes.annotate(words, end, (7 * side, 0), textcoords="offset points", **style)
+            axes.annotate(words, (end, place), (7 * side, 0), textcoords="offset points", **style)
         axes.plot([], [], marker, color=colour, label=label)
+    name_rows(axes, rows)
     axes.axvline(0, color="0.4", linewidth=1)
-    axes.set_yticks(range(len(rows)), rows)
-    axes.set(xlabel="difference in rsum", ylim=(len(rows) - 0.5, -0.5))
+    axes.set_xlabel("difference in rsum")
     axes.margins(x=0.12)
     axes.set_xlim(left=axes.get_xlim()[0] - 12)  # where the words for a loss stand
-    axes.grid(axis="y", visible=False)
     axes.legend(loc="lower right")
-    told = (f"{name} {changes[name][0]:+.1f} {label}" for label, changes, *_ in ways for name in changes)
+    told = (f"{name} {changes[name][0]:+.1f} {label}" for label, changes in ways for name in changes)
     plots.show(figure, alt=f"What ideas change in rsum, with intervals: {'; '.join(told)}.")
 
 
@@ -109,18 +106,17 @@ def sentences(
     """
     figure, (left, axes) = plt.subplots(1, 2, figsize=(9.2, 3.8), width_ratios=[1, 1.5])
     lines = {name: ([1, 2, 3], values) for name, values in right.items()}
-    plots.curves(left, lines, x="things that the caption names", y="first picture is true, %")
+    # The legend of the other panel says the same.
+    across, up = "things that the caption names", "first picture is true, %"
+    plots.curves(left, lines, x=across, y=up, legend=False)
     left.set_xticks([1, 2, 3], ["one", "two", "three\nor more"])
     places = np.arange(len(kinds))
     axes.barh(places, blind, color="0.88", label="blind to this kind")
-    left.get_legend().remove()  # that of the other panel says the same
     shifts = np.linspace(-0.3, 0.3, len(broken))
     for (name, values), shift, colour, marker in zip(broken.items(), shifts, COLOURS, MARKERS, strict=False):
         axes.plot(values, places + shift, marker, color=colour, label=name, markersize=5)
-    axes.set_yticks(places, kinds)
-    axes.set_xlabel(textwrap.fill("captions whose first picture breaks this claim alone, %", 40))
-    axes.invert_yaxis()
-    axes.grid(axis="y", visible=False)
+    name_rows(axes, kinds)
+    axes.set_xlabel("captions whose first picture\nbreaks this claim alone, %")
     axes.legend(loc="lower right", fontsize=8.5)
     told = "; ".join(
         f"{name} {', '.join(f'{value:.0f}' for value in values)}" for name, values in right.items()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch
 
 from course import plots
+from course.sketch import Colour, arrow, box, canvas
 
 __all__ = ["system"]
 
@@ -19,21 +18,6 @@ STAGES = {  # what each stage does, for the words of the drawing
     "learn": "a loss wants the scores on the diagonal, those of true pairs, to be the largest",
 }
 _QUIET, _LINE = "#EDEDED", "#6B6B6B"
-
-
-def _box(axes: Axes, place: tuple[float, float], size: tuple[float, float], text: str, lit: bool) -> None:
-    """A box with a text in its middle, coloured where its stage is lit."""
-    shape = FancyBboxPatch(
-        place,
-        *size,
-        boxstyle="round,pad=0,rounding_size=0.12",
-        facecolor="#FFE1A8" if lit else _QUIET,
-        edgecolor="black" if lit else _LINE,
-        linewidth=1.8 if lit else 0.9,
-    )
-    axes.add_patch(shape)
-    middle = place[0] + size[0] / 2, place[1] + size[1] / 2
-    axes.text(*middle, text, ha="center", va="center", fontsize=9)
 
 
 def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
@@ -48,48 +32,40 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
     stages = {lit} if isinstance(lit, str) else set(lit)
     if unknown := sorted(stages - set(STAGES)):
         raise ValueError(f"lit has {unknown}; the stages are {', '.join(STAGES)}")
-    figure, axes = plt.subplots(figsize=(8.6, 2.1))
-    encode, pool, compare, learn = (stage in stages for stage in STAGES)
-    for height, source, elements in (
-        (1.15, "picture", "image\nencoder"),
-        (0.0, "caption", "caption\nencoder"),
-    ):
-        axes.text(0.5, height + 0.4, source, ha="center", va="center", fontsize=9, style="italic")
-        _box(axes, (1.3, height), (1.4, 0.8), elements, encode)
+    figure, axes = canvas((6.7, 2.1), (0, 11), (-0.1, 2.5))
+    blue, orange = plots.COLOURS[:2]
+    # What is coloured where its stage is lit: a fill, and the colour and the width of its frame.
+    lit_look: tuple[Colour, str, float] = ("#FFE1A8", "black", 1.8)
+    look = {name: lit_look if name in stages else (_QUIET, _LINE, 0.9) for name in STAGES}
+
+    def part(stage: str, middle: tuple[float, float], size: tuple[float, float], text: str) -> None:
+        fill, edge, width = look[stage]
+        box(axes, middle, size, text, fill, edgecolor=edge, linewidth=width)
+
+    for y, source, encoder in ((1.55, "picture", "image\nencoder"), (0.4, "caption", "caption\nencoder")):
+        axes.text(0.45, y, source, ha="center", va="center", fontsize=9, style="italic")
+        part("encode", (2.0, y), (1.4, 0.8), encoder)
         for row in range(4):  # the elements, then the one vector that a pool makes of them
-            axes.plot([3.15, 3.65], [height + 0.1 + 0.2 * row] * 2, color=plots.COLOURS[0], linewidth=4)
-        _box(axes, (4.2, height), (0.9, 0.8), "pool", pool)
-        axes.plot([5.5, 6.0], [height + 0.4] * 2, color=plots.COLOURS[1], linewidth=4)
+            axes.plot([3.15, 3.65], [y - 0.3 + 0.2 * row] * 2, color=blue, linewidth=4)
+        part("pool", (4.65, y), (0.9, 0.8), "pool")
+        axes.plot([5.5, 6.0], [y, y], color=orange, linewidth=4)
         for start, end in ((0.95, 1.28), (2.72, 3.08), (3.75, 4.18), (5.12, 5.42)):
-            axes.annotate("", (end, height + 0.4), (start, height + 0.4), arrowprops=_arrow())
-        axes.annotate("", (6.58, 0.97 + 0.12 * (height - 0.5)), (6.08, height + 0.4), arrowprops=_arrow())
-    _box(axes, (6.62, 0.42), (1.1, 1.1), "one space:\ncosine", compare)
-    axes.annotate("", (8.1, 0.97), (7.75, 0.97), arrowprops=_arrow())
+            arrow(axes, (start, y), (end, y), _LINE)
+        arrow(axes, (6.08, y), (6.48, 0.97 + 0.12 * (y - 0.9)), _LINE)
+    part("compare", (7.17, 0.97), (1.32, 1.1), "one space:\ncosine")
+    arrow(axes, (7.86, 0.97), (8.1, 0.97), _LINE)
+    other, edge, width = ("#D5E4EF", "black", 1.2) if "compare" in stages else (_QUIET, _LINE, 0.6)
     for row in range(4):
         for column in range(4):
-            own = row == column
-            square = plt.Rectangle(
-                (8.15 + 0.3 * column, 1.27 - 0.3 * row),
-                0.27,
-                0.27,
-                facecolor=plots.COLOURS[0] if own else "#D5E4EF" if compare else _QUIET,
-                edgecolor="black" if compare else _LINE,
-                linewidth=1.2 if compare else 0.6,
-            )
+            place, fill = (8.15 + 0.3 * column, 1.27 - 0.3 * row), blue if row == column else other
+            square = plt.Rectangle(place, 0.27, 0.27, facecolor=fill, edgecolor=edge, linewidth=width)
             axes.add_patch(square)
-    axes.text(8.74, 0.14, "scores", ha="center", fontsize=9)
-    axes.annotate("", (9.85, 0.97), (9.42, 0.97), arrowprops=_arrow())
-    _box(axes, (9.9, 0.57), (0.9, 0.8), "loss", learn)
-    for middle, name in zip((2.5, 4.65, 7.9, 10.35), STAGES, strict=True):
-        weight = "bold" if name in stages else "normal"
-        axes.text(middle, 2.2, name, ha="center", fontsize=10, weight=weight)
-    axes.set(xlim=(0, 11), ylim=(-0.1, 2.5))
-    axes.axis("off")
+    axes.text(8.74, 0.14, "scores", ha="center", va="top", fontsize=9)
+    arrow(axes, (9.42, 0.97), (9.85, 0.97), _LINE)
+    part("learn", (10.35, 0.97), (0.9, 0.8), "loss")
+    for middle, name in zip((2.0, 4.65, 7.9, 10.35), STAGES, strict=True):
+        axes.text(middle, 2.2, name, ha="center", weight="bold" if name in stages else "normal")
     plots.show(figure, alt=_words(stages))
-
-
-def _arrow() -> dict[str, object]:
-    return {"arrowstyle": "-|>", "color": _LINE, "shrinkA": 0, "shrinkB": 0}
 
 
 def _words(stages: set[str]) -> str:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -40,11 +42,6 @@ SCALE: dict[str, Any] = {
     "training.warmup_steps": 0,
     "training.schedule": "cosine",
 }
-_SLOTS = {
-    f"{side}.pool.{option}": value
-    for side in ("image", "text")
-    for option, value in {"hidden": 96, "heads": 1, "drop": 0.0, "expansion": 1}.items()
-}
 
 
 class Shown(NamedTuple):
@@ -66,78 +63,10 @@ class Shown(NamedTuple):
     changes: dict[str, Any]
 
 
-_BATCHES = {"training.batches": "pictures", "training.batch_size": 32, "training.epochs": 8}
-SYSTEMS: dict[str, Shown] = {
-    "mean": Shown(
-        "mean",
-        "pool",
-        "2AD with the mean in place of AdPool: cells and words count alike.",
-        "2ad_grid_gru+whole_input+mean",
-        {},
-    ),
-    "max": Shown(
-        "max",
-        "pool",
-        "2AD with the maximum of each dimension in place of AdPool.",
-        "2ad_grid_gru+whole_input+max",
-        {},
-    ),
-    "gpo": Shown(
-        "GPO",
-        "pool",
-        "2AD with the pool of VSE-infinity: a learned weight for each place in the sorted order.",
-        "2ad_grid_gru+whole_input+gpo",
-        {},
-    ),
-    "2ad": Shown(
-        "AdPool (2AD)",
-        "pool",
-        "2AD, with weights that look at the sorted values themselves.",
-        "2ad_grid_gru+whole_input",
-        {},
-    ),
-    "vsepp": Shown(
-        "VSE++",
-        "system",
-        "VSE++: the mean, and the triplet loss with the hardest negative.",
-        "vsepp_grid_gru",
-        {},
-    ),
-    "thesis": Shown(
-        "Transformer",
-        "system",
-        "The thesis's system: Transformers over cells and over words with their positions.",
-        "thesis_grid",
-        {"image.reasoner.heads": 4, "text.encoder.heads": 4},
-    ),
-    "scan": Shown(
-        "SCAN",
-        "system",
-        "SCAN: every word looks for its boxes; nothing is pooled.",
-        "scan_region_gru",
-        {"losses": "info_nce"},
-    ),
-    "dive": Shown(
-        "DivE",
-        "system",
-        "DivE: four vectors for a picture and four for a sentence.",
-        "dive_grid_gru",
-        {**_SLOTS, **_BATCHES, "losses.triplet.warmup_epochs": 1, "training.set_factor": 1.0},
-    ),
-    "ltd": Shown(
-        "LTD",
-        "system",
-        "LTD: its sentences' vectors must also predict what a sentence encoder makes of them.",
-        "ltd_grid_gru+ltd_constraint+batch_norm",
-        {"training.snapshots": 0},
-    ),
-    "marked": Shown(
-        "trained with marks",
-        "mark",
-        "LTD's baseline, trained on pictures with a number that their captions name.",
-        "ltd_region_gru+batch_norm",
-        {"training.snapshots": 0},
-    ),
+_FILE = Path(__file__).with_name("systems.yml")
+SYSTEMS = {
+    name: Shown(**{"changes": {}} | shown)
+    for name, shown in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
 }
 """The systems by the names of their files, in the order of the buttons."""
 
