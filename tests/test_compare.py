@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 from small import recipe, small_split, train
 from vsecore.cli import app, experiments
 from vsecore.data.splits import Dataset
-from vsecore.evaluation import evaluate
+from vsecore.evaluation import evaluate, ranks
 from vsecore.experiments import show
 from vsecore.experiments.compare import Retrieved, Systems, difference_interval
+from vsecore.experiments.queries import intervals
 from vsecore.training import score_split
 
 SPLIT = small_split("test", 12)
@@ -51,41 +52,27 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
         Systems.read(list(folders), lambda recipe: replace(DATA, network="another"))
 
 
-def test_two_systems_of_one_recipe_are_told_apart_by_their_folders(folders, tmp_path):
-    other = recipe("vsepp_grid_gru", training__epochs=1, training__batch_size=7)
-    train(other, DATA, folder=tmp_path, seed=0)
-    first = next(iter(folders))
-    found = Systems.read([first, tmp_path], lambda recipe: DATA)
-    assert list(found.runs) == [f"vsepp_grid_gru ({first})", f"vsepp_grid_gru ({tmp_path})"]
-
-
-def test_a_run_and_what_went_on_from_its_weights_are_two_systems(folders, tmp_path):
+def test_systems_of_one_recipe_are_told_apart_by_their_folders(folders, tmp_path):
+    """One has another batch size, one began with the weights of the first."""
     (folder, run), *_ = folders.items()
-    weights = run.model.state_dict()
-    train(run.recipe, DATA, folder=tmp_path, seed=0, weights=weights, tokenizer=run.tokenizer)
-    found = Systems.read([folder, tmp_path], lambda recipe: DATA)
-    assert list(found.runs) == [f"vsepp_grid_gru ({folder})", f"vsepp_grid_gru ({tmp_path})"]
+    train(recipe(training__epochs=1, training__batch_size=7), DATA, folder=tmp_path / "other", seed=0)
+    begun = {"weights": run.model.state_dict(), "tokenizer": run.tokenizer}
+    train(run.recipe, DATA, folder=tmp_path / "further", seed=0, **begun)
+    three = [folder, tmp_path / "other", tmp_path / "further"]
+    found = Systems.read(three, lambda recipe: DATA)
+    assert list(found.runs) == [f"vsepp_grid_gru ({one})" for one in three]
 
 
-def test_the_interval_over_pictures_is_that_of_drawing_them_one_by_one():
+def test_the_difference_to_a_system_that_finds_nothing_has_the_interval_of_the_other():
     dice, owner = np.random.default_rng(0), np.repeat(np.arange(40), 3)
-
-    def retrieved(rank):
-        both = [torch.from_numpy(dice.integers(0, rank, count)) for count in (40, 120)]
-        return Retrieved(recipe(), 0, {}, dict(zip(("pictures", "captions"), both, strict=True)), {})
-
-    pairs = [(retrieved(8), retrieved(20))]
-
-    def rsum(one, pictures):
-        captions = np.concatenate([np.flatnonzero(owner == picture) for picture in pictures])
-        asked = one.ranks["pictures"].numpy()[pictures], one.ranks["captions"].numpy()[captions]
-        return 100 * sum(np.mean(ranks < k) for ranks in asked for k in (1, 5, 10))
-
-    drawn = [dice.integers(0, 40, 40) for _ in range(400)]
-    differences = [rsum(pairs[0][0], pictures) - rsum(pairs[0][1], pictures) for pictures in drawn]
-    assert difference_interval(pairs, owner) == pytest.approx(
-        np.quantile(differences, (0.025, 0.975)), rel=0.15
+    scores = torch.from_numpy(dice.standard_normal((40, 120)))
+    of_kind = dict(zip(("pictures", "captions"), ranks(scores, owner), strict=True))
+    one = Retrieved(recipe(), 0, {}, of_kind, {})
+    nothing = Retrieved(
+        recipe(), 0, {}, {kind: torch.full_like(own, 99) for kind, own in of_kind.items()}, {}
     )
+    assert difference_interval([(one, nothing)], owner) == intervals(scores, owner)["rsum"]
+    assert difference_interval([(one, nothing), (nothing, one)], owner) == (0, 0)
 
 
 def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ_most(

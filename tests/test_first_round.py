@@ -202,20 +202,16 @@ def test_one_that_mines_for_itself_trains_both_rounds(tmp_path, world, trainings
     ]
 
 
-def test_a_teacher_mines_for_a_system_without_a_first_round_of_its_own(
+def test_a_teacher_mines_for_a_system_without_a_first_round_but_not_for_one_that_needs_none(
     tmp_path, world, trainings, monkeypatch
 ):
     arms = {"teacher": Arm("+online"), "taught": Arm(recipe="aoq_bfan_{features}_gru", mined_by="teacher")}
+    arms["again"] = Arm("+online", mined_by="teacher")
     monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
     in_a_lesson(world, tmp_path / "records", ["taught"], name="odd")
     assert trainings == [("aoq_vsepp_region_gru+online", 0), ("aoq_bfan_region_gru", 0)]
     (entry,) = records.find(tmp_path / "records", name="aoq_bfan_region_gru")
     assert entry.data["mined_by"].startswith("aoq_vsepp_region_gru+online ")
-
-
-def test_an_arm_that_needs_no_negatives_cannot_have_them_mined(tmp_path, world, trainings, monkeypatch):
-    arms = {"online": Arm("+online"), "again": Arm("+online", mined_by="online")}
-    monkeypatch.setitem(EXPERIMENTS, "odd", replace(EXPERIMENTS["offline_parts"], arms=arms))
     with pytest.raises(ValueError, match="aoq_vsepp_region_gru"):
         in_a_lesson(world, tmp_path, ["again"], name="odd")
 
@@ -244,19 +240,18 @@ def test_mined_lists_shrink_with_the_training_set():
 # ---------------------------------------------------------------- worlds
 
 
-def test_an_experiment_is_run_in_its_own_world_alone(tmp_path, world):
-    for name, data in (("offline_parts", replace(world, name="scenes")), ("2ad_parts", world)):
-        with pytest.raises(ValueError, match=data.name):
-            in_a_lesson(data, tmp_path, [], name=name)
-    assert EXPERIMENTS["offline_parts"].data_named("scenes") == NEAR
-    assert EXPERIMENTS["offline_parts"].data_named("flickr8k") == "flickr8k"
-
-
-def test_where_the_truth_is_not_known_no_true_negative_can_be_left_out(tmp_path, world):
-    with pytest.raises(ValueError, match="without true ones"):
-        in_a_lesson(replace(world, name="small"), tmp_path, ["without true ones"])
-    assert not EXPERIMENTS["offline_parts"].trains_on("without true ones", "flickr8k")
-    assert EXPERIMENTS["offline_parts"].trains_on("whole", "flickr8k")
+def test_data_that_an_arm_cannot_be_trained_on_are_refused(tmp_path, world):
+    """Scenes of another world; no known truth, where true negatives are to be left out."""
+    parts = EXPERIMENTS["offline_parts"]
+    for name, data, arms, named in (
+        ("offline_parts", "scenes", [], "scenes"),
+        ("2ad_parts", NEAR, [], NEAR),
+        ("offline_parts", "small", ["without true ones"], "without true ones"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            in_a_lesson(replace(world, name=data), tmp_path, arms, name=name)
+    assert [parts.data_named(data) for data in ("scenes", "flickr8k")] == [NEAR, "flickr8k"]
+    assert parts.trains_on("whole", "flickr8k") and not parts.trains_on("without true ones", "flickr8k")
 
 
 # ---------------------------------------------------------------- how soon

@@ -51,8 +51,8 @@ def test_a_folder_can_be_written_if_a_file_can_be_made_there(
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
-    out = tmp_path / "new" / "out.png"
-    monkeypatch.setattr("sys.argv", ["vse", "scenes", "show", str(out)])
+    out = tmp_path / "new" / "out"
+    monkeypatch.setattr("sys.argv", ["vse", "data", "extract", str(tmp_path), str(out)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
     assert stopped.value.code == 2

@@ -76,22 +76,17 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
         raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
 
 
-def writable(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Check the folder that an option or argument names, see `check_writable`."""
-    check_writable(_called(parameter), path)
-    return path
+def _checked(folder: bool) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+    def check(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+        name = parameter.opts[0]
+        check_writable(name if name.startswith("-") else name.upper(), path, folder)
+        return path
+
+    return check
 
 
-def writable_file(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Check the file that an option or argument names, see `check_writable`."""
-    check_writable(_called(parameter), path, folder=False)
-    return path
-
-
-def _called(parameter: typer.CallbackParam) -> str:
-    return parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
-
-
+writable, writable_file = _checked(folder=True), _checked(folder=False)
+"""Callbacks that check the folder, or the file, which an option or argument names: see `check_writable`."""
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
 DataOption = Annotated[
     str,

@@ -1,51 +1,14 @@
-"""`vse scenes`: make the embedded world, draw it, and train its two small networks."""
+"""`vse scenes`: train the two small networks of the embedded world."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vsecore.cli.options import Features, RecordOption, Seed, writable_file
+from vsecore.cli.options import RecordOption, Seed
 
-app = typer.Typer(no_args_is_help=True, help="The embedded world: drawn pictures with captions.")
-
-Count = Annotated[int, typer.Option(min=1, max=1_000_000)]
-
-
-@app.command("make")
-def scenes_make(
-    train: Count = 4000, dev: Count = 500, test: Count = 1000, features: Features = "grid", seed: Seed = 0
-) -> None:
-    """Generate the embedded world and its features into the cache, so that notebooks open at once."""
-    from vsecore import scenes
-
-    typer.echo(scenes.load(train=train, dev=dev, test=test, seed=seed, features=features))
-
-
-@app.command("show")
-def scenes_show(
-    out: Annotated[Path, typer.Argument(callback=writable_file, help="The PNG file to write.")],
-    count: Annotated[int, typer.Option(min=1, max=100)] = 6,
-    size: Annotated[int, typer.Option(min=28, max=1120, help="Side of a picture, in pixels.")] = 336,
-    seed: Seed = 0,
-) -> None:
-    """Draw some pictures of the world, four a row, and print a caption of each."""
-    from PIL import Image
-
-    from vsecore import scenes
-    from vsecore.data.files import write_atomically
-
-    sheet = Image.new("RGB", (size * min(count, 4), size * -(-count // 4)), "white")
-    for place, picture in enumerate(scenes.generate(count, seed=seed, split="train")):
-        drawn = Image.fromarray(scenes.draw(picture.scene, size=size))
-        sheet.paste(drawn, (size * (place % 4), size * (place // 4)))
-        # A different annotator describes each picture, to show all five habits.
-        typer.echo(f"{place + 1}. {picture.captions[place % len(picture.captions)].text}")
-    with write_atomically(out) as file:
-        sheet.save(file, format="png")
-    typer.echo(f"wrote {out}")
+app = typer.Typer(no_args_is_help=True, help="The networks of the embedded world.")
 
 
 @app.command("pretrain")

@@ -60,10 +60,10 @@ class Comparison:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["system", "seed", *metrics, "paper_rsum", "parameters", "seconds"])
         for name, entries in self.ranked.items():
-            for entry in entries:
-                values = [round(entry.metrics[metric], 3) for metric in metrics]
-                more = self.paper.get(name), entry.metrics.get("parameters"), round(entry.seconds, 1)
-                writer.writerow([name, entry.seed, *values, *more])
+            for one in entries:
+                values = [round(one.metrics[metric], 3) for metric in metrics]
+                more = self.paper.get(name), one.metrics.get("parameters"), round(one.seconds, 1)
+                writer.writerow([name, one.seed, *values, *more])
         return text.getvalue()
 
     def figure(self) -> Any:
@@ -89,13 +89,13 @@ class Comparison:
 
     def write(self, folder: Path, name: str) -> list[Path]:
         """Write the table as Markdown and CSV, and the figure; return the files."""
-        paths = [folder / f"{name}{suffix}" for suffix in (".md", ".csv", ".svg")]
-        for path, text in zip(paths, (self.markdown() + "\n", self.csv()), strict=False):
-            with write_atomically(path, "w") as file:
+        drawn = io.StringIO()
+        self.figure().savefig(drawn, format="svg")
+        texts = {".md": self.markdown() + "\n", ".csv": self.csv(), ".svg": drawn.getvalue()}
+        for suffix, text in texts.items():
+            with write_atomically(folder / f"{name}{suffix}", "w") as file:
                 file.write(text)
-        with write_atomically(paths[-1]) as file:
-            self.figure().savefig(file, format="svg")
-        return paths
+        return [folder / f"{name}{suffix}" for suffix in texts]
 
 
 def row(name: str, metrics: Sequence[Mapping[str, float]]) -> list[str]:

@@ -72,8 +72,7 @@ class System:
         """Return the changes to its recipes, from those that all systems of the experiment share."""
         if self.times_as_wide == 1:
             return shared
-        dim = int(shared.get("dim", get(self.recipes[0]).dim))
-        return {**shared, "dim": self.times_as_wide * dim}
+        return {**shared, "dim": self.times_as_wide * int(shared.get("dim", get(self.recipes[0]).dim))}
 
     def at(self, changes: Mapping[str, Any]) -> list[Recipe]:
         """Return its recipes with the changes that all systems of the experiment share."""
@@ -161,12 +160,12 @@ class Experiment:
             raise unknown("arm", arm, self.arms)
         chosen, found = self.arms[arm], []
         members = chosen.members or (features,)
+        of_each: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of] or [chosen.best_of or ("",)]
         for place, kind in enumerate(members):
             base = (chosen.recipe or self.recipe).format(features=kind)
-            own = chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
-            each_of: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of]
-            for variants in each_of or [chosen.best_of or ("",)]:
-                names = tuple(base + own + each for each in variants)
+            base += chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
+            for variants in of_each:
+                names = tuple(base + one for one in variants)
                 found.append(System(names, kind, members[:place].count(kind), chosen.times_as_wide))
         return found
 

@@ -42,18 +42,14 @@ def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
 
     Nothing is returned for data that are no scenes, and for models without a single vector for a caption.
     """
-    made = [scenes_of(split, data.name) for split in (data.train, data.test)]
-    facts = [
-        facts_of([caption for picture in shown for caption in picture.captions])
-        for shown in made
-        if shown is not None
-    ]
-    if len(facts) < 2:
+    shown = [scenes_of(split, data.name) for split in (data.train, data.test)]
+    if None in shown:
         return {}
+    captions = [[caption for picture in pictures or () for caption in picture.captions] for pictures in shown]
     train, test = (encode(model, split, tokenizer)[1].vectors for split in (data.train, data.test))
     if train is None or test is None or train.ndim != 2:
         return {}
-    read = read_off(train.cpu(), facts[0], test.cpu(), facts[1])
+    read = read_off(train.cpu(), facts_of(captions[0]), test.cpu(), facts_of(captions[1]))
     return {probe_metric(fact): auc for fact, auc in read.items()}
 
 
@@ -95,14 +91,9 @@ def read_off(
 def facts_of(captions: Sequence[scenes.Caption]) -> Facts:
     """Return which captions of scenes name what."""
     named: list[dict[str, set[str | None]]] = [
-        {
-            "noun": {entity.noun for entity in caption.form.entities},
-            "colour": {entity.colour for entity in caption.form.entities},
-            "size": {entity.size for entity in caption.form.entities},
-            "relation": {name for name, *_ in caption.form.relations},
-            "place": {caption.form.place},
-        }
-        for caption in captions
+        {each: {getattr(entity, each) for entity in form.entities} for each in ("noun", "colour", "size")}
+        | {"relation": {name for name, *_ in form.relations}, "place": {form.place}}
+        for form in (caption.form for caption in captions)
     ]
     return {
         fact: {
