@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsecore.mining.topk import EMPTY, TopK, descending, keys_of, largest
+from vsecore.mining.topk import TopK
 
-CHUNK = 2**24
-"""Numbers computed at a time for anchors that are compared with all items again."""
-Rows = slice | Tensor
-"""Which pictures, or which captions."""
-Score = Callable[[Rows, Rows], Tensor]
+Score = Callable[[slice, slice], Tensor]
 """Computes the scores of b pictures with c captions, (b, c) row after row; they may be overwritten, by the
 caller and by the next call in the same thread."""
 
@@ -60,20 +55,15 @@ class TruePairs:
             )
         return min(texts, captions), min(pictures, self.pictures - 1)
 
-    def leave_out(self, scores: Tensor, pictures: range, captions: range) -> None:
+    def leave_out(self, scores: Tensor, pictures: slice, captions: slice) -> None:
         """Set the true pairs in a block of scores (b, c), of these rows, to -inf, in place."""
-        place = self.owner[captions.start : captions.stop : captions.step] - pictures.start  # (c,)
-        inside = (place >= 0) & (place < pictures.stop - pictures.start) & (place % pictures.step == 0)
-        caption = inside.nonzero().squeeze(1)
-        row = place[caption] // pictures.step
-        scores[row.to(scores.device), caption.to(scores.device)] = -torch.inf
+        row = self.owner[captions] - pictures.start  # (c,)
+        caption = ((row >= 0) & (row < len(scores))).nonzero().squeeze(1)
+        scores[row[caption].to(scores.device), caption.to(scores.device)] = -torch.inf
 
 
 class Search:
     """A search over blocks of pictures and captions.
-
-    Rows are dealt into blocks like cards, so that each block is a fair sample, and until the end what is
-    found is kept in the order of the blocks.
 
     Args:
         score: computes a block of scores; several threads call it at the same time.
@@ -83,8 +73,8 @@ class Search:
         device: where the scores are.
 
     Attributes:
-        texts: keys of the captions that were found, (Ni, k), in the order of the blocks.
-        pictures: the best pictures so far of the captions, in the order of the blocks.
+        texts: keys of the captions that were found, (Ni, k), best first.
+        pictures: the best pictures so far of each caption.
         done: how many pictures have been compared with all captions; the first rows of `texts` are theirs.
     """
 
@@ -98,26 +88,23 @@ class Search:
     ) -> None:
         self.score, self.pairs, self.kept, self.device = score, pairs, kept, device
         self.block = min(block[0], pairs.pictures), min(block[1], pairs.captions)
-        self.tops, self.lefts = deal(pairs.pictures, block[0]), deal(pairs.captions, block[1])
-        self._top_starts, self._left_starts = (
-            [0, *itertools.accumulate(map(len, blocks))] for blocks in (self.tops, self.lefts)
-        )
-        self.texts = torch.full((pairs.pictures, kept[0]), EMPTY, dtype=torch.int64, device=device)
-        self.pictures = TopK(pairs.captions, kept[1], pairs.pictures, device)
+        self.texts = torch.empty((pairs.pictures, kept[0]), dtype=torch.int64, device=device)
+        self.pictures = TopK(pairs.captions, kept[1], device)
         self.done = 0
-        self._locks, self._stopped = [threading.Lock() for _ in self.lefts], threading.Event()
+        self._lefts = _blocks(pairs.captions, self.block[1])
+        self._locks, self._stopped = [threading.Lock() for _ in self._lefts], threading.Event()
 
     def state(self) -> dict[str, np.ndarray]:
         """Return what `restore` needs to go on from here."""
         found = {"texts": self.texts[: self.done], "pictures": self.pictures.best()}
-        return {name: x.cpu().numpy() for name, x in (found | {"floor": self.pictures.floor}).items()}
+        return {name: x.cpu().numpy() for name, x in found.items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from where an earlier search of the same pairs, with the same blocks, stood."""
-        texts, pictures, floor = (torch.from_numpy(state[name]) for name in ("texts", "pictures", "floor"))
+        texts, pictures = (torch.from_numpy(state[name]) for name in ("texts", "pictures"))
         self.done = len(texts)
         self.texts[: self.done] = texts.to(self.device)
-        self.pictures.restore(pictures, floor)
+        self.pictures.restore(pictures)
 
     def run(self, workers: int, after: Callable[[], None] = lambda: None) -> tuple[Tensor, Tensor]:
         """Search on from where the search stands.
@@ -130,32 +117,30 @@ class Search:
             The keys of the best captions of each picture (Ni, k), and of the best pictures of each caption
             (Nc, k), best first.
         """
-        for first in range(self._top_starts.index(self.done), len(self.tops), workers):
-            numbers = range(first, min(first + workers, len(self.tops)))
-            self._compare_on_threads(numbers)
-            self.done = self._top_starts[numbers.stop]
+        tops = [top for top in _blocks(self.pairs.pictures, self.block[0]) if top.start >= self.done]
+        for first in range(0, len(tops), workers):
+            some = tops[first : first + workers]
+            self._compare_on_threads(some)
+            self.done = some[-1].stop
             after()
-        found = _in_order(self.texts, self.tops), _in_order(self.pictures.best(), self.lefts)
-        for keys, of_pictures in zip(found, (True, False), strict=True):
-            self.search_again(keys, (keys[:, -1] == EMPTY).nonzero().squeeze(1), of_pictures)
-        return found
+        return self.texts, self.pictures.best()
 
-    def _compare_on_threads(self, numbers: range) -> None:
+    def _compare_on_threads(self, tops: list[slice]) -> None:
         """Compare some blocks of pictures with all captions, each in a thread of its own.
 
         A product of matrices keeps all threads busy, but what is done with its numbers keeps only one. When a
         thread fails, or the user interrupts, the others stop after their block of captions.
         """
-        workers, threads = len(numbers), torch.get_num_threads()
+        workers, threads = len(tops), torch.get_num_threads()
         if workers == 1:  # in this thread, with its device and its stream
-            self._compare(numbers[0], 0)
+            self._compare(tops[0], 0)
             return
 
         @torch.inference_mode()  # each thread has a mode of its own
         def part(number: int) -> None:
             torch.set_num_threads(max(1, threads // workers))  # in this thread
             try:  # begin apart, so that workers are rarely at the same captions
-                self._compare(number, (number - numbers.start) * len(self.lefts) // workers)
+                self._compare(tops[number], number * len(self._lefts) // workers)
             except BaseException:
                 self._stopped.set()
                 raise
@@ -163,7 +148,7 @@ class Search:
         try:
             with ThreadPoolExecutor(workers) as pool:
                 try:
-                    for done in [pool.submit(part, number) for number in numbers]:
+                    for done in [pool.submit(part, number) for number in range(workers)]:
                         done.result()
                 except BaseException:
                     self._stopped.set()
@@ -171,46 +156,20 @@ class Search:
         finally:
             torch.set_num_threads(threads)  # each worker has changed what threads that begin later get
 
-    def _compare(self, number: int, shift: int) -> None:
+    def _compare(self, top: slice, shift: int) -> None:
         """Compare a block of pictures with all captions, from the block of captions `shift` on."""
-        top = self.tops[number]
-        texts = TopK(len(top), self.kept[0], self.pairs.captions, self.device)
-        for turn in range(len(self.lefts)):
+        texts = TopK(top.stop - top.start, self.kept[0], self.device)
+        for turn in range(len(self._lefts)):
             if self._stopped.is_set():
                 return
-            here = (shift + turn) % len(self.lefts)
-            left = self.lefts[here]
-            scores = self.score(_rows(top), _rows(left))  # (b, c)
+            here = (shift + turn) % len(self._lefts)
+            left = self._lefts[here]
+            scores = self.score(top, left)  # (b, c)
             self.pairs.leave_out(scores, top, left)
-            texts.add(scores, 0, left)
+            texts.add(scores, 0, left.start)
             with self._locks[here]:
-                self.pictures.add(scores, self._left_starts[here], top, dim=0)
-        self.texts[self._top_starts[number] : self._top_starts[number + 1]] = texts.best()
-
-    def search_again(self, keys: Tensor, anchors: Tensor, of_pictures: bool) -> None:
-        """Compare some anchors (s,) with every item, and put the keys of their best into `keys` (n, k)."""
-        if not len(anchors):
-            return
-        owner, own = self.pairs.owner.to(keys.device), torch.arange(self.pairs.pictures, device=keys.device)
-        items = self.pairs.captions if of_pictures else self.pairs.pictures
-        if not of_pictures:
-            owner, own = own, owner  # of which picture an item is, and an anchor
-        for part in anchors.split(max(1, min(self.block[0 if of_pictures else 1], CHUNK // items))):
-            best = keys.new_empty(len(part), 0)
-            size = max(1, min(self.block[0] * self.block[1], CHUNK) // len(part))
-            for rows in torch.arange(items, device=keys.device).split(size):
-                here = slice(int(rows[0]), int(rows[-1]) + 1)
-                scores = self.score(part, here) if of_pictures else self.score(here, part).T  # (p, c)
-                scores = scores.masked_fill(owner[here] == own[part, None], -torch.inf)
-                best = torch.cat([best, keys_of(scores, rows)], 1)
-                best = largest(best, min(keys.shape[1], best.shape[1]))
-            keys[part] = descending(best)
-
-
-def deal(rows: int, size: int) -> list[range]:
-    """Deal rows like cards into as few blocks of at most `size` as possible: each is a fair sample."""
-    blocks = -(-rows // size)
-    return [range(first, rows, blocks) for first in range(blocks)]
+                self.pictures.add(scores, left.start, top.start, dim=0)
+        self.texts[top] = texts.best()
 
 
 def workers_on(device: torch.device) -> int:
@@ -218,13 +177,5 @@ def workers_on(device: torch.device) -> int:
     return torch.get_num_threads() if device.type == "cpu" else 1
 
 
-def _rows(block: range) -> slice:
-    return slice(block.start, None, block.step)
-
-
-def _in_order(keys: Tensor, blocks: list[range]) -> Tensor:
-    """Bring keys (n, k) from the order of the blocks into that of the rows."""
-    ordered = torch.empty_like(keys)
-    for block, some in zip(blocks, keys.split([len(block) for block in blocks]), strict=True):
-        ordered[_rows(block)] = some
-    return ordered
+def _blocks(rows: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]

@@ -137,7 +137,7 @@ class MiningState:
 
     def __init__(self, path: Path, identity: NegativesIdentity, seconds: float) -> None:
         self.path, self.seconds = path, seconds
-        self.identity = json.dumps(asdict(identity), sort_keys=True)
+        self.identity = json.dumps(asdict(identity) | {"version": 2}, sort_keys=True)
         self.saved = time.monotonic()
 
     def resume(self, search: Search) -> None:

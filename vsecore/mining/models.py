@@ -16,8 +16,7 @@ from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.words import TokenizedCaptions
-from vsecore.embedding import Embedding
-from vsecore.mining.blocks import Rows, Search, TruePairs, workers_on
+from vsecore.mining.blocks import Search, TruePairs, workers_on
 from vsecore.mining.folder import (
     NEGATIVES,
     STATE,
@@ -129,11 +128,8 @@ def _search(
     block = rows, max(1, min(model.block[1], budget // (BYTES * rows)))
     v, t = encode(model, split, tokens, batch_size)
 
-    def some(side: Embedding, rows: Rows) -> Embedding:
-        return side[rows.cpu() if isinstance(rows, Tensor) else rows].to(device)
-
-    def score(pictures: Rows, captions: Rows) -> Tensor:
-        scores = model.scores(some(v, pictures), some(t, captions)).float().contiguous()  # (b, c)
+    def score(pictures: slice, captions: slice) -> Tensor:
+        scores = model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)
         # The sum is fast, and not finite if a score is not, though it may be too large otherwise.
         if not scores.sum().isfinite() and not scores.isfinite().all():
             raise ValueError("some scores are not finite numbers: look for NaN in the model's weights")

@@ -1,18 +1,11 @@
 """The k best items of many anchors, kept while blocks of scores go by.
 
 Selecting must cost little beside the matrix product that makes the scores. So a block is compared once with a
-floor for each anchor, a score that k of its items reach. Few scores pass; only those are collected, in a
-buffer, and when it is full its k best remain and the floor rises.
-
-The first floor is a guess. If each block is a fair sample of all items, then of 4,000 from 100,000 about
-12 are among the best 300, and hardly ever 24: 300 of all items almost surely reach the sample's 24th best
-score, and only about twice as many do. Whether the guess was right shows at the end: where fewer than k items
-reached it, places are left empty, and the anchor is compared with all items again (`blocks.Search`).
+floor for each anchor, a score that k of the items seen so far reach. Few scores pass; only those are
+collected, in a buffer, and when it is full its k best remain and the floor rises.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import torch
@@ -36,30 +29,28 @@ class TopK:
     Args:
         anchors: how many there are.
         k: how many items each keeps.
-        items: how many items there are; each block must hold a fair sample of them.
         device: where the scores are.
     """
 
-    def __init__(self, anchors: int, k: int, items: int, device: torch.device | str = "cpu") -> None:
-        self.k, self.items, self.width = k, items, k + max(k, SPARE)
+    def __init__(self, anchors: int, k: int, device: torch.device | str = "cpu") -> None:
+        self.k, self.width = k, k + max(k, SPARE)
         self.keys = torch.full((anchors, self.width), EMPTY, dtype=torch.int64, device=device)
         self.used = torch.zeros(anchors, dtype=torch.int64, device=device)
         self.floor = torch.full((anchors,), LOWEST, device=device)
 
-    def add(self, scores: Tensor, first_anchor: int, items: range, dim: int = 1) -> None:
+    def add(self, scores: Tensor, first_anchor: int, first_item: int, dim: int = 1) -> None:
         """Look at a block of scores: those of some anchors in a row with some items.
 
         Args:
             scores: (a, c), in memory row after row; -inf where an item must not be kept.
             first_anchor: the number of the first anchor.
-            items: the rows of the items.
+            first_item: the row of the first item.
             dim: the dimension of the items: 1; or 0 for scores (c, a).
         """
         anchors, columns = scores.shape[1 - dim], scores.shape[1]
         here = slice(first_anchor, first_anchor + anchors)
         if float(self.floor[first_anchor]) == LOWEST:
-            rank = likely_rank(self.k, len(items), self.items)
-            self.floor[here] = torch.maximum(self.floor[here], _kth_at_least(scores, rank, dim))
+            self.floor[here] = torch.maximum(self.floor[here], _kth_at_least(scores, self.k, dim))
         reached = scores >= self.floor[here].unsqueeze(dim)
         if reached.device.type == "cpu":  # in a third of torch's time, where little is true
             place = torch.from_numpy(np.flatnonzero(reached.numpy()))  # (n,)
@@ -69,7 +60,7 @@ class TopK:
             return
         row = place // columns
         anchor, item = (row, place - row * columns) if dim else (place - row * columns, row)
-        keys = keys_of(scores.reshape(-1).index_select(0, place), items.start + items.step * item)
+        keys = keys_of(scores.reshape(-1).index_select(0, place), first_item + item)
         if not dim:
             order = anchor.argsort(stable=True)
             anchor, keys = anchor.index_select(0, order), keys.index_select(0, order)
@@ -82,12 +73,8 @@ class TopK:
             self._prune(here, self.keys[here])
         return descending(self.keys[:, : self.k])
 
-    def restore(self, keys: Tensor, floor: Tensor) -> None:
-        """Take up the keys that an earlier `best` returned, and the floors that it left.
-
-        A guessed floor must stay: what did not reach it was not kept, so nothing lower may fill the places.
-        """
-        self.floor.copy_(floor)
+    def restore(self, keys: Tensor) -> None:
+        """Take up the keys that an earlier `best` returned."""
         self._prune(slice(None), keys.to(self.keys.device))
         self.used = (self.keys != EMPTY).sum(1)
 
@@ -122,25 +109,16 @@ class TopK:
         self.floor[here] = torch.maximum(self.floor[here], scores_of(least))
 
 
-def likely_rank(k: int, sample: int, total: int) -> int:
-    """Return the rank, at most k, of a sample's item that k of all items almost surely reach.
-
-    The sample holds about k sample / total of the k best, and hardly ever three standard deviations more.
-    """
-    expected = k * sample / total
-    return min(k, math.ceil(expected + 3 * math.sqrt(expected)) + 1)
-
-
 def _kth_at_least(scores: Tensor, k: int, dim: int) -> Tensor:
-    """Return a score that the k-th best item of each anchor reaches; hardly less than the k-th best.
+    """Return a score that the k-th best item of each anchor reaches; not much less than the k-th best.
 
-    The items are dealt into groups. The best of k groups are k items, so that the k-th best of the groups'
-    best is such a score; and there are fewer groups than items to select from.
+    The items are dealt into groups, half as many again as k. The best of k groups are k items, so that the
+    k-th best of the groups' best is such a score; and there are fewer groups than items to select from.
     """
     items = scores.shape[dim]
     if items < k:
         return torch.full((scores.shape[1 - dim],), LOWEST, device=scores.device)
-    size = 8 if items >= 32 * k else 1
+    size = max(1, 2 * items // (3 * k))
     groups = items // size
     best = scores.narrow(dim, 0, groups * size).unflatten(dim, (size, groups)).amax(dim)
     best = best if dim else best.T.contiguous()  # (a, groups)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vsecore.arguments import Count, checked
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.blocks import Rows, Search, TruePairs, workers_on
+from vsecore.mining.blocks import Search, TruePairs, workers_on
 from vsecore.mining.topk import rows_of
 
 BUDGET = 2**28
@@ -18,7 +18,7 @@ BUDGET = 2**28
 BYTES = 64
 """Of each score of a block, at most: the score, and what is made of it."""
 ROWS = 1024
-"""Pictures of a block, at most: its captions are then so many that they are a good sample."""
+"""Pictures of a block, at most."""
 
 
 @checked
@@ -76,7 +76,7 @@ def mine_offline_negatives(
     size = block if isinstance(block, tuple) else (block, block)
     memory = threading.local()  # fresh memory for each block would cost time
 
-    def score(pictures: Rows, captions: Rows) -> Tensor:
+    def score(pictures: slice, captions: slice) -> Tensor:
         if not hasattr(memory, "numbers"):
             memory.numbers = v.new_empty(min(size[0], len(v)) * min(size[1], len(t)))
         some, others = v[pictures], t[captions]
