@@ -1,7 +1,5 @@
 """Models for free input: pictures and sentences are embedded and compared as a split of data would be."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,13 +7,10 @@ from PIL import Image
 
 import vsecore
 from small import recipe, train
-from towers import make_photographs, make_towers
-from vsecore.data.extraction import extract
+from towers import make_extracted, make_towers
 from vsecore.data.features import open_precomp
-from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.recipes import get
-from vsecore.scenes.backbones import find_backbone
 from vsecore.scoring import score_split
 from vsecore.training import fit
 from vsecore.training.command import Command
@@ -26,14 +21,7 @@ SENTENCES = ["a dog", "two red dogs and a cat on the beach", "a"]
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):
     """Photographs, and the features of their cells."""
-    root = tmp_path_factory.mktemp("album")
-    make_photographs(root, 14)
-    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
-    for picture in annotations["images"]:
-        picture["sentences"] = (3 * picture["sentences"])[:5]
-    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
-    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
-    return root
+    return make_extracted(tmp_path_factory.mktemp("album"))
 
 
 @pytest.mark.parametrize("name", ["vsepp_grid_gru", "pvse_grid", "scan_grid_gru"])

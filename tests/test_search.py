@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from small import recipe, small_data, train
-from towers import make_photographs, make_towers
+from towers import make_extracted, make_photographs, make_towers
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
 
@@ -25,12 +25,12 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data.backbones import MirroredBackbone
-from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
-from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.karpathy import CaptionSplit
 from vsecore.data.picture_folders import list_pictures
 from vsecore.embedding import Embedding
 from vsecore.scenes.backbones import find_backbone
+from vsecore.scoring import encode
 from vsecore.search import Engine, Index, Seen
 from vsecore.search.index import PROPOSED, Term
 from vsecore.search.reference import flat, quantised, recall, top
@@ -146,6 +146,22 @@ def test_broken_pictures_are_named_and_left_out_until_they_are_mended(engine, al
     report = index.add(album)
     assert report.added == 1 and {path.name for path in report.broken} == {"5.png", "empty.jpg"}
     assert len(index) == 13 and album / "5.png" not in {one.path for one in index.search("dog", k=20)}
+
+
+def test_pictures_in_a_folder_that_cannot_be_read_stay_until_it_can_be(engine, album, tmp_path, monkeypatch):
+    (album / "deeper").mkdir()
+    (album / "1.png").rename(album / "deeper" / "1.png")
+    index, scan = Index.build(album, engine, tmp_path / "index"), os.scandir
+
+    def refused(folder):
+        if Path(folder).name == "deeper":
+            raise PermissionError(13, "Permission denied")
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    report = index.add(album)
+    assert (report.removed, report.kept, len(index)) == (0, 13, 14)
+    assert "deeper cannot be read" in report.notes[0]
 
 
 def test_a_picture_that_changes_while_it_is_read_is_noticed_the_next_time(engine, album, monkeypatch):
@@ -286,29 +302,19 @@ def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(engine, album, tmp_p
 @pytest.fixture(scope="module")
 def scenes_run(tmp_path_factory):
     """A run on features that the scenes' network extracted from an album."""
-    root = tmp_path_factory.mktemp("album")
-    make_photographs(root, 14)
-    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
-    for picture in annotations["images"]:
-        picture["sentences"] = (3 * picture["sentences"])[:5]
-    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
-    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
+    root = make_extracted(tmp_path_factory.mktemp("album"))
     train(recipe(training__epochs=1), open_precomp(root / "features"), folder=root / "run")
     return root
 
 
 def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(scenes_run):
-    from vsecore.data.features import open_precomp
-    from vsecore.scoring import encode
-
     engine = Engine.of_run(scenes_run / "run", features=scenes_run / "features")
     run, data = load_run(scenes_run / "run"), open_precomp(scenes_run / "features")
-    pictures, _ = encode(run.model, data.train, run.tokenizer)
     files = [scenes_run / name for name in data.train.picture_ids]
     seen = np.stack([one.vectors for batch in engine.pictures(files) for one in batch])
-    np.testing.assert_allclose(seen, pictures.vectors, atol=1e-5)
-    features = engine._features(torch.from_numpy(np.stack([engine._decode(files[0])])))
-    assert torch.equal(features, features.half().float())  # rounded as on disk
+    np.testing.assert_allclose(seen, encode(run.model, data.train, run.tokenizer)[0].vectors, atol=1e-5)
+    features = engine.features(files[:1])
+    assert np.array_equal(features, features.astype(np.float16))  # rounded as on disk
     assert engine.unknown_words("a dirigible dog") == ["dirigible"]
 
 

@@ -1,7 +1,6 @@
 """Captions of one's own: read, split without leaks, learned by heart first, and never collapsed."""
 
 import csv
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -10,15 +9,12 @@ import torch
 from PIL import Image
 
 from small import recipe, small_data, train
-from towers import make_photographs
+from towers import make_extracted
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
 
-from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
-from vsecore.data.karpathy import load_karpathy
 from vsecore.data.splits import Split
-from vsecore.scenes.backbones import find_backbone
 from vsecore.search import Engine
 from vsecore.search.tuning import SPLITS, check_overfit, read_captions, refuse_collapse, tune
 from vsecore.training import load_run
@@ -120,14 +116,8 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     """A run on features of pictures of other colours."""
-    root = tmp_path_factory.mktemp("first")
-    make_photographs(root, 14)
-    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
     words = " ".join([*COLOURS, *THINGS, "number", *map(str, range(24))])
-    for picture in annotations["images"]:
-        picture["sentences"] = [{"raw": f"a picture of {words}"}, *(2 * picture["sentences"])]
-    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
-    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
+    root = make_extracted(tmp_path_factory.mktemp("first"), words)
     chosen = recipe(training__epochs=1, losses="info_nce", training__learning_rate=0.01)
     train(chosen, open_precomp(root / "features"), folder=root / "run")
     return Engine.of_run(root / "run", features=root / "features")

@@ -6,6 +6,10 @@ import numpy as np
 import torch
 from PIL import Image
 
+from vsecore.data.extraction import extract
+from vsecore.data.karpathy import load_karpathy
+from vsecore.scenes.backbones import find_backbone
+
 WORDS = [
     "red",
     "green",
@@ -35,6 +39,18 @@ def make_photographs(root, count=12, side=40):
         sentences = [{"raw": " ".join(dice.choice(WORDS, dice.integers(2, 6)))} for _ in range(2)]
         images.append({"filename": f"{row}.png", "split": split, "imgid": row, "sentences": sentences})
     (root / "dataset_flickr8k.json").write_text(json.dumps({"dataset": "flickr8k", "images": images}))
+
+
+def make_extracted(root, words=""):
+    """Photographs of which each has five captions, one with these words, and the features of their cells."""
+    make_photographs(root, 14)
+    annotations = json.loads((root / "dataset_flickr8k.json").read_text())
+    for picture in annotations["images"]:
+        told = [{"raw": f"a picture of {words}"}] if words else []
+        picture["sentences"] = (told + 3 * picture["sentences"])[:5]
+    (root / "dataset_flickr8k.json").write_text(json.dumps(annotations))
+    extract(load_karpathy(root), find_backbone("scenes-cnn"), root / "features")
+    return root
 
 
 def make_towers(folder, kind):
