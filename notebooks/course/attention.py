@@ -221,7 +221,7 @@ def word_maps(
     else:
         values = weigh(v, t)[0]  # (M, N)
         measure = "weight of the words" if getattr(vse.similarity, "direction", "") == "i2t" else "weight"
-    boxes = _places(picture, values.shape[1])
+    boxes = places_of(picture, values.shape[1])
     values = values[:, values.shape[1] - len(boxes) :].double().cpu()  # a class element stands in front
     rows = _rows_of_words(reads, caption, tokens[0].tolist(), len(values))
     if not rows:
@@ -238,7 +238,7 @@ def word_maps(
     )
 
 
-def _places(picture: Seen, elements: int) -> np.ndarray:
+def places_of(picture: Seen, elements: int) -> np.ndarray:
     """Where the picture's elements lie, (N, 4), as in `Seen`, if the model gives so many."""
     if picture.boxes is not None:
         boxes = np.asarray(picture.boxes, dtype=float)

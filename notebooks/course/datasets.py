@@ -16,7 +16,7 @@ from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
 from vsecore.data.feature_folder import META
 from vsecore.data.features import extract, holds_features, open_precomp
 from vsecore.data.files import cache_folder
-from vsecore.data.karpathy import load_karpathy
+from vsecore.data.karpathy import captions_sha256, load_karpathy
 from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.scenes.backbones import find_backbone
@@ -148,7 +148,7 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Size
     sources = [
         str(root.resolve()),
         network.fingerprint(),
-        *(split.fingerprint() for split in splits.values()),
+        *map(captions_sha256, splits.values()),
         *(str(path.stat().st_size) for split in splits.values() for path in split.files),
     ]
     key = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]

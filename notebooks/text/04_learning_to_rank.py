@@ -342,7 +342,8 @@ names = [f"{when} the epoch, {n}" for when in ("before", "after") for n in range
 row = plots.picture_row(lesson.pictures("test", found), names, marked=truth, heading=query)
 plots.show(
     row,
-    alt=f"Five pictures found for: {query}, before the epoch, and five after it; ticks mark the true ones.",
+    alt=f"Five pictures found for: {query}, before the epoch, and five after it"
+    + ("; ticks mark the true ones." if truth else "."),
 )
 
 # %% [markdown]
@@ -352,7 +353,9 @@ plots.show(
 learned = evaluate(scores_of(towers, dataset.test.captions), dataset.test.owner)["rsum"]
 chance = torch.rand(len(dataset.test), len(dataset.test.captions))
 guessed = evaluate(chance, dataset.test.owner)["rsum"]
-course.numbers({"rsum of 1,000 test pictures": learned, "rsum of random scores": guessed})
+course.numbers(
+    {f"rsum of {len(dataset.test):,} test pictures": learned, "rsum of random scores": guessed}
+)
 lesson.finding("these towers rank far better than chance", learned > 150 > 10 > guessed)
 
 # %% [markdown]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, normalize
 
 from course import dots
-from course.attention import Seen
+from course.attention import Seen, places_of
 from course.lesson import Lesson
 from course.plots import COLOURS, MARKERS, bare, curves, heatmap, name_rows, show
 from course.sketch import arrow
@@ -165,12 +165,14 @@ def two_ways() -> None:
 def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> None:
     """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
     figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.6, 4.8))
+    places = places_of(seen, on_boxes.shape[1])
     for number, axes in enumerate(grid.flat):
         bare(axes)
         axes.imshow(seen.pixels.mean(-1), extent=(0, 1, 1, 0), cmap="gray", alpha=0.55)
-        for (left, top, right, bottom), weight in zip(
-            np.asarray(seen.boxes), on_boxes[number].tolist(), strict=False
-        ):
+        weights = on_boxes[number]
+        if seen.boxes is None:  # of so many cells, each has little
+            weights = weights / weights.max()
+        for (left, top, right, bottom), weight in zip(places, weights.tolist(), strict=False):
             style = {"facecolor": COLOURS[1], "alpha": 0.75 * weight, "linewidth": 0}
             axes.add_patch(plt.Rectangle((left, top), right - left, bottom - top, **style))
         best = on_words[number].argsort(descending=True)[:2].tolist()
