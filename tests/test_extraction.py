@@ -279,6 +279,19 @@ def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(
     assert contents(folder) == held
 
 
+def test_a_missing_picture_is_left_out_on_request_as_one_that_cannot_be_read(
+    album: Callable, tiny: Backbone, tmp_path: Path
+) -> None:
+    pictures, folder = album(), tmp_path / "features"
+    (pictures / "images" / "train3.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"train3.jpg"):
+        load_karpathy(pictures)
+    splits = load_karpathy(pictures, missing=True)
+    extract(splits, tiny, folder, batch_size=2, device="cpu", skip_unreadable=True)
+    assert json.loads((folder / "meta.json").read_text())["unreadable"]["train"] == ["train3.jpg"]
+    assert len(open_precomp(folder).train) == len(splits["train"].files) - 1
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_corrected_captions_are_written_and_no_picture_is_decoded(
     album: Callable, tiny: Backbone, tmp_path: Path, finished: bool

@@ -92,7 +92,7 @@ def data_extract(
         typer.Option(min=1, help="Pictures at a time: 32, or 4 for a detector.", show_default=False),
     ] = None,
     skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave out unreadable pictures, with their captions.")
+        bool, typer.Option("--skip-unreadable", help="Leave out missing and unreadable pictures.")
     ] = False,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped.
@@ -107,7 +107,7 @@ def data_extract(
 
     if out.resolve() == root.resolve():
         raise ValueError(f"OUT {out} is the folder of the photographs: name another one for the features")
-    splits = load_karpathy(root, captions)
+    splits = load_karpathy(root, captions, missing=skip_unreadable)
     stopping.advise(lambda: "continue with the same command")
     network = find_backbone(backbone, weights, picture_size)
     whole = MirroredBackbone(network) if mirror else network

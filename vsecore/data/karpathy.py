@@ -129,7 +129,9 @@ class DataReport:
             self.problems.append(str(error))
 
 
-def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict[str, CaptionSplit]:
+def load_karpathy(
+    root: str | Path, json_path: str | Path | None = None, missing: bool = False
+) -> dict[str, CaptionSplit]:
     """Load the splits of a photograph dataset, with the first five captions of each picture.
 
     Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
@@ -141,6 +143,8 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
             `filepath` says below either.
         json_path: the `dataset_*.json`, or `Flickr8k.token.txt` beside the lists of its splits; None: the one
             in `root` (the JSON, if both are there).
+        missing: whether pictures that are not there are listed too, for whoever leaves out what cannot be
+            read.
 
     Returns:
         "train" (with COCO's restval), "dev" and "test".
@@ -155,8 +159,14 @@ def load_karpathy(root: str | Path, json_path: str | Path | None = None) -> dict
     """
     found = _Collection.read(root, json_path)
     for mistake in found.mistakes():
-        raise mistake
-    return {name: CaptionSplit.of(name, found.dataset, pictures) for name, pictures in found.splits.items()}
+        if not (missing and isinstance(mistake, FileNotFoundError)):
+            raise mistake
+    return {
+        name: CaptionSplit.of(
+            name, found.dataset, [(entry, path or found.root / entry.file_name) for entry, path in pictures]
+        )
+        for name, pictures in found.splits.items()
+    }
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
