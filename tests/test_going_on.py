@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from small import assert_same_run, recipe, small_data, small_split, train
+from small import assert_same_run, recipe, train
 from test_cli import SMALL, complaint, features, run  # noqa: F401
-from vsecore.data.splits import Dataset
 from vsecore.experiments.tuning import best, is_settled, ladder_around, search
 from vsecore.training import load_run
 
@@ -64,15 +63,6 @@ def test_a_callback_that_returns_false_ends_the_training_with_its_epoch(tmp_path
     ended = train(recipe(training__epochs=5), folder=tmp_path, callback=lambda event: event.step != 6)
     assert [entry["epoch"] for entry in ended.history] == [0, 1]  # four steps each
     assert len(train(recipe(training__epochs=5), folder=tmp_path, resume=True).history) == 5
-
-
-def test_weights_to_begin_with_change_what_is_trained():
-    small = small_data()
-    begun = train(data=small)
-    other = Dataset("other", *[small_split("train", 20, seed=3)] * 3, "grid")
-    options = {"tokenizer": begun.tokenizer, "weights": begun.model.state_dict()}
-    further = train(data=other, **options)
-    assert further.data["weights"] and further.history != train(data=other, tokenizer=begun.tokenizer).history
 
 
 def test_a_rate_is_sought_until_the_best_is_not_at_the_edge():

@@ -1,7 +1,6 @@
 """The loop, tested through `fit`: what the model is shown, how its weights move, which of them are kept."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from vsecore.data.splits import Dataset
 from vsecore.encoders import IMAGE_ENCODERS
 from vsecore.encoders.pictures import CellEncoder
 from vsecore.losses import LOSSES, Loss, triplet
-from vsecore.model import VSE
-from vsecore.training import encode, evaluate_split, load_run, loop
+from vsecore.training import encode, evaluate_split, load_run
 from vsecore.training.optimization import make_optimizer
 from vsecore.training.system import System
 
@@ -40,37 +38,6 @@ def steps(add):
             return triplet(step.scores, positives=step.positives)
 
     add(LOSSES, "witness", Witness)
-    return seen
-
-
-@dataclass
-class Call:
-    """One batch as a tower receives it."""
-
-    tower: str  # "pictures" or "captions"
-    training: bool
-    inputs: torch.Tensor
-    mask: torch.Tensor | None
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Every batch that either tower of any model receives."""
-    seen = []
-
-    def watch(tower):
-        encode_them = getattr(VSE, f"encode_{tower}")
-
-        def watched(model, inputs, mask=None):
-            training = {module.training for module in model.modules()}
-            assert len(training) == 1, "all of a model is in one mode"
-            seen.append(Call(tower, training.pop(), inputs.clone(), None if mask is None else mask.clone()))
-            return encode_them(model, inputs, mask)
-
-        monkeypatch.setattr(VSE, f"encode_{tower}", watched)
-
-    watch("pictures")
-    watch("captions")
     return seen
 
 
@@ -105,17 +72,6 @@ def first_weights(a_recipe):
     return {f"model.{name}": weight.detach().clone() for name, weight in model.named_parameters()}
 
 
-def three_splits():
-    """Train, dev and test that have nothing in common but their words."""
-    return Dataset(
-        "small",
-        small_split("train", 20),
-        small_split("dev", 12, seed=1),
-        small_split("test", 11, seed=2),
-        "grid",
-    )
-
-
 # What the model is shown.
 
 
@@ -135,10 +91,15 @@ def test_an_epoch_shows_everything_once_and_another_epoch_in_another_order(steps
     assert [step.epoch for step in steps] == sorted(step.epoch for step in steps)
 
 
-def test_a_last_batch_that_is_smaller_is_left_out(steps):
-    run = train(recipe(losses="witness", training__batch_size=15, training__epochs=2))
-    assert [len(step.batch.caption_rows) for step in steps] == [15] * 4
-    assert [entry["step"] for entry in run.history] == [2, 4]
+def test_steps_are_taken_in_training_mode(steps):
+    def callback(event):
+        if event.kind == "evaluated":
+            event.system.eval()  # a callback that draws a curve may leave it so
+        else:
+            assert all(module.training for module in event.system.modules())
+
+    train(recipe(losses="witness"), callback=callback)
+    assert len(steps) == 12
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -150,15 +111,6 @@ def test_an_encoded_split_sees_no_dropout_and_the_mode_is_given_back(training):
     (v, t), (again_v, again_t) = (encode(model, data.dev, tokenizer) for _ in range(2))
     assert {module.training for module in model.modules()} == {training}
     assert torch.equal(v.vectors, again_v.vectors) and torch.equal(t.vectors, again_t.vectors)
-
-
-def test_steps_are_taken_in_training_mode_and_splits_encoded_outside_it(calls):
-    def callback(event):
-        if event.kind == "evaluated":
-            event.system.eval()  # a callback that draws a curve may leave it so
-
-    train(callback=callback)
-    assert [call.training for call in calls] == ([True, True] * 4 + [False, False]) * 3
 
 
 # How weights move.
@@ -359,7 +311,8 @@ def test_of_equal_epochs_the_first_is_kept():
 
 
 def test_what_is_measured_after_an_epoch_is_of_its_weights_on_dev():
-    data = three_splits()
+    dev, test = (small_split(name, count, seed=count) for name, count in (("dev", 12), ("test", 11)))
+    data = Dataset("small", small_split("train", 20), dev, test, "grid")
     tokenizer = recipe().tokenizer(data.train.captions)
     found = []
 
@@ -371,23 +324,3 @@ def test_what_is_measured_after_an_epoch_is_of_its_weights_on_dev():
     run = train(data=data, tokenizer=tokenizer, callback=callback)
     assert [{name: entry[name] for name in found[0]} for entry in run.history] == found
     assert len({metrics["rsum"] for metrics in found}) > 1
-
-
-def test_an_evaluation_needs_no_step_before_it(tmp_path, monkeypatch):
-    """A run that is saved after an epoch's last step, and killed before its evaluation, goes on there."""
-    whole = train(recipe())
-
-    class Late(loop.Averaging):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            self.begins = math.inf  # a state may be saved after any step
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(loop, "evaluate_split", killed)
-        patched.setattr(loop, "Averaging", Late)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe(), folder=tmp_path, save_every=1)
-    assert train(recipe(), folder=tmp_path, resume=True).history == whole.history

@@ -80,12 +80,6 @@ def test_a_tower_is_its_encoder_its_pool_and_length_one():
     torch.testing.assert_close(vse.encode_pictures(x.pictures, x.picture_mask).vectors[1], wanted)
 
 
-def test_scores_are_cosines():
-    vse = model()
-    v, t = vse(batch())
-    torch.testing.assert_close(vse.scores(v, t), v.vectors @ t.vectors.T)
-
-
 def test_gradients_reach_every_parameter():
     vse = model(RegionEncoder(7, 6))
     v, t = vse(batch())

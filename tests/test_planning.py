@@ -1,5 +1,7 @@
 """What a training will cost: its arithmetic, on a clock that the test sets, and what fit then really does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,30 +29,18 @@ def clock(monkeypatch):
     return clock
 
 
-def cost(**changes):
-    known = {
-        "device": "a processor",
-        "steps": 10,
-        "epochs": 3,
-        "step_seconds": 2.0,
-        "evaluation_seconds": 5.0,
-        "memory_bytes": 3 * 10**9,
-        "gpu_memory_bytes": 0,
-        "feature_bytes": 18_179_407_872,
-        "run_bytes": 10**8,
-    }
-    return Cost(**known | changes)
-
-
 def test_steps_evaluations_and_rounds_add_up():
-    assert cost().seconds == 3 * (10 * 2 + 5)
-    assert cost(first_round=cost(epochs=1), mining_seconds=100.0).seconds == 75 + 25 + 100
-    rows = cost(steps=100_000, first_round=cost(), mining_seconds=7.0).rows()
-    assert (rows["in all"], rows["first round"], rows["mining"]) == (
+    sizes = dict.fromkeys(("memory_bytes", "gpu_memory_bytes", "feature_bytes", "run_bytes"), 10**9)
+    cost = Cost("a processor", steps=10, epochs=3, step_seconds=2.0, evaluation_seconds=5.0, **sizes)
+    assert cost.seconds == 3 * (10 * 2 + 5)
+    rounds = replace(cost, steps=100_000, first_round=cost, mining_seconds=7.0)
+    assert rounds.seconds == 75 + 7 + 3 * (100_000 * 2 + 5)
+    rows = rounds.rows()
+    assert [rows[name] for name in ("in all", "first round", "mining")] == [
         "6.9 days",
         "75.0 seconds",
         "7.0 seconds",
-    )
+    ]
 
 
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])

@@ -6,15 +6,12 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from small import assert_resumes_with_the_same_bits, recipe, small_data, small_split, train
+from small import assert_resumes_with_the_same_bits, recipe, small_data, train
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.data.splits import Dataset, Split
-from vsecore.encoders import IMAGE_ENCODERS, ImageEncoder
-from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES, Loss
 from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES, Similarity
-from vsecore.training import encode, evaluate_split, load_run, score_split
+from vsecore.training import encode, load_run, score_split
 
 
 @pytest.fixture
@@ -107,30 +104,6 @@ def test_a_head_gives_sets_and_a_loss_reads_its_slots(add, tmp_path):
     torch.testing.assert_close(run.model.similarity.pairs(v, t[::2]), whole[:, ::2].diagonal())
 
 
-# A reasoner of each tower, and one that both share.
-
-
-class Neighbourly(nn.Module):
-    """Each element moves towards the mean of all of its picture or caption."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, dim)
-
-    def forward(self, elements, mask):
-        real = torch.ones(elements.shape[:2], dtype=torch.bool) if mask is None else mask
-        mean = (elements * real.unsqueeze(-1)).sum(1, keepdim=True) / real.sum(1)[:, None, None]
-        return elements + self.linear(mean), mask
-
-
-def test_a_shared_reasoner_is_one_module(add, tmp_path):
-    add(REASONERS, "neighbourly", Neighbourly)
-    a_recipe = recipe(**{"image.reasoner": "neighbourly", "shared": "neighbourly"})
-    state = assert_resumes_with_the_same_bits(tmp_path, a_recipe)
-    held = {name.rpartition(".linear.")[0] for name in state if ".linear." in name}
-    assert held == {"model.image_reasoner", "model.shared"}
-
-
 # A similarity that reads elements.
 
 
@@ -188,50 +161,6 @@ def test_offline_pairs_travel_with_a_batch_row_by_row(add, tmp_path):
         train(a_recipe, folder=tmp_path, resume=True, negatives=OfflineNegatives(texts[:, :5], pictures))
     history = train(a_recipe, negatives=negatives).history
     assert history[-1]["loss_offline_hinge"] < history[0]["loss_offline_hinge"]
-
-
-# A frozen backbone on pixels, end to end.
-
-
-class FrozenConvolution(ImageEncoder):
-    """Pixels to cells through a network that stays as it is, and a projection that learns."""
-
-    reads = "pixels"
-
-    def __init__(self, feature_dim: int, dim: int) -> None:
-        super().__init__()
-        self.backbone = nn.Sequential(nn.Conv2d(feature_dim, 8, 4, 4), nn.BatchNorm2d(8)).requires_grad_(
-            False
-        )
-        self.project = nn.Linear(8, dim)
-
-    def train(self, mode=True):
-        super().train(mode)
-        self.backbone.eval()  # its running statistics stay too
-        return self
-
-    def forward(self, pictures, mask=None):
-        cells = self.backbone(pictures.float() / 255).flatten(2).mT  # (B, N, 8)
-        return self.project(cells), None
-
-
-def test_pixels_are_read_end_to_end_through_a_frozen_backbone(add, tmp_path):
-    add(IMAGE_ENCODERS, "frozen", FrozenConvolution)
-    features = small_split("train", 20)
-    pixels = np.random.default_rng(0).integers(0, 256, (20, 3, 8, 8), dtype=np.uint8)
-    split = Split("train", pixels, features.captions, features.owner, features.picture_ids)
-    data = Dataset("small", split, split, split, "pixels")
-    a_recipe = recipe(image__encoder="frozen", training__epochs=2)
-    state = assert_resumes_with_the_same_bits(tmp_path, a_recipe, data)
-    torch.manual_seed(0)
-    begun = a_recipe.build(3, a_recipe.tokenizer(split.captions)).state_dict()
-    for name, weight in begun.items():
-        frozen = name.startswith("image_encoder.backbone")
-        assert torch.equal(weight, state[f"model.{name}"]) is frozen or "num_batches" in name, name
-    run = load_run(tmp_path)
-    assert evaluate_split(run.model, split, run.tokenizer)["rsum"] == run.best["rsum"]
-    with pytest.raises(ValueError, match="reads 'grid' and data 'small' holds 'pixels'"):
-        train(recipe(), data)
 
 
 # And all of it is refused by name where it does not fit.

@@ -33,23 +33,6 @@ def small_recipe(name, **changes):
     return get(name, scale).override({key.replace("__", "."): value for key, value in changes.items()})
 
 
-def test_from_pixels_dive_differs_in_its_network_alone():
-    """Appendix A: for how long the network rests, and how fast it learns then."""
-    wanted = {
-        "gru": ("resnet152.tv_in1k", 224, 50, 1.0),
-        "bert": ("resnext101_32x8d.fb_wsl_ig1b_ft_in1k", 512, 1, 0.1),
-    }
-    for text, (network, side, rests, factor) in wanted.items():
-        recipe, grid = get(f"dive_pixels_{text}"), get(f"dive_grid_{text}")
-        assert recipe.image.encoder.name == "pixels"
-        assert recipe.image.encoder.options["network"] == network
-        assert recipe.view().side == side
-        assert (recipe.training.frozen_epochs, recipe.training.picture_factor) == (rests, factor)
-        training = replace(grid.training, frozen_epochs=rests, picture_factor=factor)
-        image = replace(grid.image, encoder=recipe.image.encoder)
-        assert recipe == replace(grid, name=recipe.name, source=recipe.source, image=image, training=training)
-
-
 def test_one_slot_gives_one_vector_and_smooth_chamfer_the_cosine():
     model = get("dive_region_gru+slots_1").override({"dim": 8, "text.encoder.word_dim": 4}).build(6, WORDS)
     model.eval()

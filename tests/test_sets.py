@@ -148,13 +148,6 @@ def test_attention_that_is_kept_is_the_mean_over_heads():
     torch.testing.assert_close(kept(two, x, mask), sum(alone) / 2)
 
 
-def test_the_last_round_of_fewer_rounds_is_a_round_of_more():
-    x, mask, _ = batch()
-    two, four = trained(slots(iterations=2)), trained(slots(iterations=4))
-    assert two.state_dict().keys() == four.state_dict().keys()  # rounds share their weights
-    torch.testing.assert_close(kept(two, x, mask), kept(four, x, mask)[:, :2])
-
-
 def test_slots_differ_only_by_where_they_start():
     module = trained(slots())
     x, mask, whole = batch()

@@ -110,7 +110,7 @@ def _check_of(hint: Any) -> Callable[[str, object, dict[str, int]], None]:
     members = (*typing.get_args(hint), hint)
     marks = (mark for member in members for mark in getattr(member, "__metadata__", ()))
     shape = next((mark for mark in marks if isinstance(mark, Shape)), None)
-    adapter = None if shape else TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    adapter = TypeAdapter(Any if shape else hint, config=ConfigDict(arbitrary_types_allowed=True))
 
     def check(name: str, value: object, sizes: dict[str, int]) -> None:
         if shape is not None:

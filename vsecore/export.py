@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,48 +31,36 @@ from vsecore.registry import Registry
 from vsecore.scoring import encode
 from vsecore.similarity import SIMILARITIES
 
-Twin = Mapping[str, Collection[Any] | None]
-ANY = None
-_SLOTS: Twin = {
-    **dict.fromkeys(("slots", "iterations", "hidden", "heads", "drop", "expansion"), ANY),
-    "positions": ANY,
-    "global_pool": ("mean", "max", "seq2seq"),
-}
-_BLOCKS: Twin = dict.fromkeys(("layers", "heads", "hidden", "positions", "drop"), ANY)
-TWINS: dict[str, tuple[Registry, dict[str, Twin]]] = {
-    "image.encoder": (IMAGE_ENCODERS, {"grid": {"drop": ANY}, "patch": {"drop": ANY}, "region": {}}),
+_BLOCKS = "layers heads hidden positions drop"
+TWINS: dict[str, tuple[Registry, dict[str, str]]] = {
+    "image.encoder": (IMAGE_ENCODERS, {"grid": "drop", "patch": "drop", "region": ""}),
     "text.encoder": (
         TEXT_ENCODERS,
         {
-            "gru": {"word_dim": ANY, "minimum_count": ANY},
-            "transformer": {
-                **_BLOCKS,
-                **dict.fromkeys(("word_dim", "minimum_count", "longest", "left_padding"), ANY),
-            },
+            "gru": "word_dim minimum_count",
+            "transformer": f"{_BLOCKS} word_dim minimum_count longest left_padding",
         },
     ),
     "reasoner": (REASONERS, {"transformer": _BLOCKS}),
     "pool": (
         POOLS,
         {
-            **{name: {} for name in ("mean", "max", "seq2seq", "adpool", "gpo")},
-            "projected": {"batch_norm": ANY, "pool": ("mean",)},
-            "slots": _SLOTS,
+            **dict.fromkeys(("mean", "max", "seq2seq", "adpool", "gpo"), ""),
+            "projected": "batch_norm pool=mean",
+            "slots": "slots iterations hidden heads drop expansion positions "
+            "global_pool=mean global_pool=max global_pool=seq2seq",
         },
     ),
     "similarity": (
         SIMILARITIES,
         {
-            **{name: {} for name in ("cosine", "mil", "chamfer")},
-            "smooth_chamfer": {"alpha": ANY},
-            "cross_attention": {
-                "direction": ("t2i",),
-                **dict.fromkeys(("smooth", "lse", "negative_slope", "aggregate"), ANY),
-            },
+            **dict.fromkeys(("cosine", "mil", "chamfer"), ""),
+            "smooth_chamfer": "alpha",
+            "cross_attention": "direction=t2i smooth lse negative_slope aggregate",
         },
     ),
 }
-"""The parts that have a twin in JavaScript, with the options that it takes and the values that it knows."""
+"""The parts that have a twin in JavaScript, with the options that it takes, or the values that it knows."""
 
 
 def exported(
@@ -133,10 +120,9 @@ def _part(recipe: Recipe, place: str, part: Part) -> dict[str, Any]:
             f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin; there are "
             f"{', '.join(sorted(twins))}"
         )
-    options = registry.changed(part.name, part.options)
+    options, known = registry.changed(part.name, part.options), twins[part.name].split()
     for option, value in options.items():
-        known = twins[part.name].get(option, ())
-        if known is not ANY and value not in known:
+        if option not in known and f"{option}={value}" not in known:
             raise ValueError(
                 f"{recipe.name}: {registry.kind} {part.name!r} with {option}={value!r} has no JavaScript twin"
             )

@@ -102,8 +102,7 @@ class VSE(nn.Module):
 
     def scores(self, v: Embedding, t: Embedding) -> Tensor:
         """Compare every picture with every caption: (B, C)."""
-        scores: Tensor = self.similarity(v, t)
-        return scores
+        return self.similarity(v, t)
 
     @property
     def compares(self) -> tuple[str, ...]:

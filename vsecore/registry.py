@@ -34,7 +34,7 @@ class Registry:
     def __init__(
         self,
         kind: str,
-        entries: Mapping[str, Callable[..., Any]],
+        entries: Mapping[str, type[Any]],
         context: Collection[str] = (),
         methods: Collection[str] = (),
         base: type = object,
@@ -45,7 +45,7 @@ class Registry:
         self._methods = tuple(methods)
         self._base = base
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
+    def __getitem__(self, name: str) -> Any:
         """Return the class with this name; raise a ValueError that says similar names if there is none."""
         if name not in self._entries:
             raise unknown(self.kind, name, self._entries)
@@ -60,7 +60,7 @@ class Registry:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def register(self, name: str, entry: Callable[..., Any]) -> None:
+    def register(self, name: str, entry: type[Any]) -> None:
         """Add a class of your own, so that recipes can name it.
 
         Raises:

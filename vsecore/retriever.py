@@ -310,8 +310,7 @@ def _source_of(run: Run, folder: Path, features: str | Path | None, backbone: st
     if backbone:
         return Source(backbone=backbone)
     if (folder / SOURCE_FILE).is_file():
-        kept: Source = read_json(folder / SOURCE_FILE, Source)
-        return kept
+        return read_json(folder / SOURCE_FILE, Source)
     command = remembered(folder)
     if command is not None and (Path(command.data) / META).is_file():
         with contextlib.suppress(ValueError, OSError):  # what was noted is no longer that

@@ -159,8 +159,7 @@ class SlotSetPrediction(SetPrediction):
             if self.keep_attention:
                 rounds.append(shares.detach().mean(1))  # (B, K, N)
         self.attention = torch.stack(rounds, 1) if rounds else None  # (B, T, K, N)
-        last: Tensor = self.norm_last(slots)
-        return last
+        return self.norm_last(slots)
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
         """Add the global feature (B, D) to slots (B, K, D): eq. 5."""
@@ -239,13 +238,11 @@ class PIENet(SetPrediction):
         check_elements(local, mask, self.dim, "local")
         weights, found = weighted_means(self.attend, local, mask)  # (B, K, N), (B, K, D)
         self.attention = weights.detach().unsqueeze(1) if self.keep_attention else None
-        slots: Tensor = self.project(found).sigmoid()
-        return slots
+        return self.project(found).sigmoid()
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
         """Add the global feature (B, D) to what the heads found, (B, K, D), and normalise the sums."""
-        sets: Tensor = self.norm(_checked_global(slots, global_).unsqueeze(1) + slots)
-        return sets
+        return self.norm(_checked_global(slots, global_).unsqueeze(1) + slots)
 
 
 class TransformerSet(SetPrediction):
@@ -290,8 +287,7 @@ class TransformerSet(SetPrediction):
         slots = self.start.to(x.dtype).expand(len(x), -1, -1)  # (B, K, D)
         for layer in self.layers:
             slots = layer(slots, x, memory_key_padding_mask=None if mask is None else ~mask)
-        last: Tensor = self.norm_last(slots)
-        return last
+        return self.norm_last(slots)
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
         """Add the global feature (B, D) to slots (B, K, D)."""

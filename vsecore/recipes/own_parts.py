@@ -7,6 +7,8 @@ machine import anything: its digest is no file that was named here.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import json
 import sys
@@ -32,7 +34,6 @@ class PartsFile:
 
 
 _LOADED: dict[tuple[str, str], PartsFile] = {}  # by the kind and the name of a part
-_TOLD: set[tuple[Path, PartsFile]] = set()
 
 
 def load_parts(path: str | Path) -> PartsFile:
@@ -58,7 +59,9 @@ def load_parts(path: str | Path) -> PartsFile:
         if not added:
             raise ValueError(f"{path} registers no part: it should end with POOLS.register(...) or the like")
         _LOADED.update(dict.fromkeys(added, own))
-    _note(own, path)
+    if (named := _named()).get(own.sha256) != str(path):
+        with write_atomically(cache_folder() / NAMED, "w") as file:
+            json.dump(named | {own.sha256: str(path)}, file, indent=1)
     return own
 
 
@@ -78,12 +81,11 @@ def find_parts(folder: Path, wanted: Sequence[PartsFile]) -> None:
     Raises:
         ValueError: a file was not named here before, is gone, or has changed; the message asks for it.
     """
+    loaded = {file.file: file for file in _LOADED.values()}
     for own in wanted:
-        loaded = {file.file: file for file in _LOADED.values()}.get(own.file)
-        if loaded is not None:
-            if loaded != own and (folder, own) not in _TOLD:
-                _TOLD.add((folder, own))
-                print(f"note: {own.file} has changed since {folder} was trained", file=sys.stderr)
+        if own.file in loaded:
+            if loaded[own.file] != own:
+                _say_changed(folder, own)
             continue
         place = _named().get(own.sha256, "")
         if not place or not Path(place).is_file():
@@ -92,6 +94,11 @@ def find_parts(folder: Path, wanted: Sequence[PartsFile]) -> None:
         if hashlib.sha256(read_text(place)).hexdigest() != own.sha256:
             raise ValueError(f"{place} has changed since {folder} was trained with it: {_remedy(own)}")
         load_parts(place)
+
+
+@functools.cache
+def _say_changed(folder: Path, own: PartsFile) -> None:
+    print(f"note: {own.file} has changed since {folder} was trained", file=sys.stderr)
 
 
 def _remedy(own: PartsFile) -> str:
@@ -103,16 +110,7 @@ def _known() -> set[tuple[str, str]]:
 
 
 def _named() -> dict[str, str]:
-    path = cache_folder() / NAMED
-    try:
-        found: dict[str, str] = read_json(path, dict[str, str]) if path.is_file() else {}
-    except ValueError:  # damaged: the files are asked for again
-        return {}
-    return found
-
-
-def _note(own: PartsFile, path: Path) -> None:
-    named = _named()
-    if named.get(own.sha256) != str(path):
-        with write_atomically(cache_folder() / NAMED, "w") as file:
-            json.dump(named | {own.sha256: str(path)}, file, indent=1)
+    named: dict[str, str] = {}
+    with contextlib.suppress(ValueError, FileNotFoundError):  # then the files are asked for again
+        named = read_json(cache_folder() / NAMED, dict[str, str])
+    return named

@@ -42,6 +42,8 @@ def change(content: dict[str, Any], name: str, value: Any) -> None:
 
     Text is parsed as JSON if it is JSON, and "none" is null.
     """
+    holder: Any
+    key: Any
     found: Any = content
     for step in name.split("."):
         holder, key = found, step

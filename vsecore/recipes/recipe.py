@@ -21,10 +21,9 @@ from vsecore.arguments import Count, NotNegative, Positive, Share, Whole
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
-from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS, ImageEncoder
-from vsecore.encoders.base import Encoder
+from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES, Loss
+from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
 from vsecore.recipes.plain import as_json, briefly, change, changed, flatten, in_full, settings_in
@@ -196,7 +195,7 @@ class Recipe:
     def features(self) -> FeatureKind:
         """What kind of features the picture encoder reads: its attribute `reads`, or else its name."""
         name = self.image.encoder.name
-        return cast(FeatureKind, cast(type[ImageEncoder], IMAGE_ENCODERS[name]).reads or name)
+        return cast(FeatureKind, IMAGE_ENCODERS[name].reads or name)
 
     @property
     def is_trained(self) -> bool:
@@ -204,12 +203,12 @@ class Recipe:
         image, text = self.image.encoder, self.text.encoder
         towers = (IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name])
         same = image.options.get("weights") == text.options.get("weights")
-        return same and all(cast(type[Encoder], tower).aligned for tower in towers)
+        return same and all(tower.aligned for tower in towers)
 
     @property
     def learns_offline(self) -> bool:
         """Whether one of its losses learns from offline negatives."""
-        return any(cast(type[Loss], LOSSES[part.name]).reads_offline for part in self.losses)
+        return any(LOSSES[part.name].reads_offline for part in self.losses)
 
     @property
     def predicts_targets(self) -> bool:
@@ -255,8 +254,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain JSON data; `from_dict` reads it back."""
-        content: dict[str, Any] = as_json(self)
-        return content
+        return as_json(self)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
@@ -265,7 +263,7 @@ class Recipe:
         Raises:
             ValueError: a field is unknown, or of the wrong type or range.
         """
-        return cast(Recipe, from_json("recipe", json.dumps(as_json(content)), Recipe))
+        return from_json("recipe", json.dumps(as_json(content)), Recipe)
 
     def portable(self) -> dict[str, Any]:
         """Return the recipe as plain data in the form that runs and records keep.
@@ -305,13 +303,12 @@ class Recipe:
             ValueError: the encoder does not say, or reads features.
             FileNotFoundError: a pretrained tower's folder, which says so, cannot be found.
         """
-        encoder = self.image.encoder
-        return cast(View, IMAGE_ENCODERS.call(encoder.name, "sees", encoder.options))
+        return IMAGE_ENCODERS.call(self.image.encoder.name, "sees", self.image.encoder.options)
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
         """Make the text encoder's tokenizer; a vocabulary is counted in the training captions."""
         name, options = self.text.encoder.name, self.text.encoder.options
-        return cast(Tokenizer, TEXT_ENCODERS.call(name, "tokenizer", options, captions=captions))
+        return TEXT_ENCODERS.call(name, "tokenizer", options, captions=captions)
 
     def load_tokenizer(self, folder: Path) -> Tokenizer:
         """Load the tokenizer that a run's folder keeps.
@@ -321,7 +318,7 @@ class Recipe:
             ValueError: the file is damaged.
         """
         name, options = self.text.encoder.name, self.text.encoder.options
-        return cast(Tokenizer, TEXT_ENCODERS.call(name, "load_tokenizer", options, folder=folder))
+        return TEXT_ENCODERS.call(name, "load_tokenizer", options, folder=folder)
 
     def build(
         self,

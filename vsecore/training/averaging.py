@@ -64,6 +64,6 @@ class Averaging:
         if self._average is None:
             return self.model
         average = cast(VSE, self._average.module)
-        if any(isinstance(module, BATCH_NORMS) for module in cast(nn.Module, average).modules()):
+        if any(isinstance(module, BATCH_NORMS) for module in average.modules()):
             update_bn(islice(batches, REFRESHED_BY), average, where)
         return average

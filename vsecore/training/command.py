@@ -50,8 +50,7 @@ def remembered(folder: Path) -> Command | None:
         return None
     if missing := {field.name for field in fields(Command)} - read_json(path).keys():
         raise ValueError(f'{path} lacks the field "{min(missing)}"')  # its default may not be what was asked
-    command: Command = read_json(path, Command)
-    return command
+    return read_json(path, Command)
 
 
 def _absolute(value: object) -> object:

@@ -6,12 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 
-from vsecore.arguments import Positive, Whole, checked
+from vsecore.arguments import Positive, checked
 from vsecore.data.files import without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
@@ -118,15 +118,7 @@ class _StepTimer:
 
 
 @checked
-def plan(
-    recipe: Recipe,
-    data: Dataset,
-    *,
-    seconds: Positive = 20.0,
-    device: Literal["auto", "cpu"] = "auto",
-    precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    workers: Whole = 0,
-) -> Cost:
+def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords: Any) -> Cost:
     """Take real steps of a recipe for some seconds, and count what the whole training will take.
 
     The steps are those of `fit`, data and all, on this machine; they are thrown away. Offline negatives, and
@@ -138,26 +130,23 @@ def plan(
         data: what on. A `data.rehearsal` of the same shape will do where the data are not there yet, as long
             as memory and disk have room for the real ones.
         seconds: how long to take steps, of each round.
-        device: as for `fit`, like `precision` and `workers`.
-        precision: see there.
-        workers: see there.
+        keywords: settings as for `fit`: `device`, `precision`, `workers`.
 
     Raises:
         ValueError: recipe and data do not fit, or there are no two steps to time.
     """
     if recipe.predicts_targets and data.train.targets is None:
         data = _with_some_targets(data)
-    options: dict[str, Any] = {"device": device, "precision": precision, "workers": workers}
     first = None
     if recipe.first_round is not None:
-        first = plan(recipe.of_first_round(), data, seconds=seconds, **options)
+        first = plan(recipe.of_first_round(), data, seconds=seconds, **keywords)
         # The weights of a first round take no longer to train than new ones.
         recipe = replace(recipe, first_round=None)
     tokenizer = recipe.tokenizer(data.train.captions)
     negatives = _some_negatives(data.train) if recipe.learns_offline else None
     timer = _StepTimer(seconds)
     with contextlib.suppress(_EnoughError):
-        fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **options)
+        fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
     if not timer.took:
         raise ValueError("the training ended before two steps: nothing could be timed")
     system, settings = timer.event.system, recipe.training
