@@ -92,11 +92,12 @@ def learning(found):
     return {name: score.clone().requires_grad_() for name, score in found.items()}
 
 
+@pytest.mark.parametrize("detached", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_derivatives_are_those_of_equation_6(seed):
+def test_the_derivatives_are_those_of_equation_6(seed, detached):
     """Of the first line of equation 5, whose mirror image is the second: both are checked."""
-    found = learning(seven(seed))
-    adaptive_offline_quintuplet(**found).backward()
+    found, through = learning(seven(seed)), 1 - detached
+    adaptive_offline_quintuplet(**found, weights="detached" if detached else "gradient").backward()
     for row in range(6):
         own, text, image, off_text, off_image, pair, swapped = (
             float(found[name][row].detach()) for name in NAMES
@@ -108,10 +109,11 @@ def test_the_derivatives_are_those_of_equation_6(seed):
         ):
             active = 0.2 - own + online > 0
             beaten, far = float(offline > own), float(apart > own)
-            by_hand[names[0]] = active * (BETA + (0.2 - own - offline + 2 * online) / ALPHA)
-            by_hand[names[1]] = -hinge(0.2 - own + online) / ALPHA + beaten
+            weight, cost = BETA - (offline - online) / ALPHA, hinge(0.2 - own + online)
+            by_hand[names[0]] = active * weight + through * cost / ALPHA
+            by_hand[names[1]] = beaten - through * cost / ALPHA
             by_hand[names[2]] = far
-            by_hand["positive"] -= active * (BETA - (offline - online) / ALPHA) + beaten + far
+            by_hand["positive"] -= active * weight + beaten + far
         for name, wanted in by_hand.items():
             assert abs(float(found[name].grad[row]) - wanted) < 1e-12, name
 

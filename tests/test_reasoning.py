@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import layer_norm
 
 from elements import trained
@@ -19,7 +20,6 @@ from vsecore.similarity import unit
 from vsecore.training import load_run
 
 DIM, HEADS, WORDS = 8, 2, 6
-FORMS = {"default": {}, "norm_last": {"norm_last": True}, "printed": {"printed_residual": True}}
 exactly = {"rtol": 0, "atol": 1e-10}
 
 
@@ -48,67 +48,32 @@ def tokens(rows=3, count=5):
 # The formula of a block.
 
 
-def attended(normal, wide, bias, out):
-    """Self-attention of one set of elements (N, D), head by head and element by element."""
-    query, key, value = (normal @ wide.T + bias).chunk(3, 1)
-    width = query.shape[1] // HEADS
-    columns = []
-    for head in range(HEADS):
-        part = slice(head * width, (head + 1) * width)
-        rows = []
-        for i in range(len(normal)):
-            weights = [(query[i, part] @ key[j, part] / width**0.5).exp() for j in range(len(normal))]
-            rows.append(sum(w * value[j, part] for j, w in enumerate(weights)) / sum(weights))
-        columns.append(torch.stack(rows))
-    return torch.cat(columns, 1) @ out.weight.T + out.bias
-
-
-def by_hand(block, x, form):
-    """One block over one set of real elements, (N, D), written as the equations are."""
-    layer, own = block.layer, block.layer.self_attn
-
-    def norm(module, values):
-        centred = values - values.mean(-1, keepdim=True)
-        scaled = centred / (centred.square().mean(-1, keepdim=True) + module.eps).sqrt()
-        return scaled * module.weight + module.bias
-
-    def attention(values):
-        return attended(values, own.in_proj_weight, own.in_proj_bias, own.out_proj)
-
-    def network(values):
-        hidden = (values @ layer.linear1.weight.T + layer.linear1.bias).clamp(min=0)
-        return hidden @ layer.linear2.weight.T + layer.linear2.bias
-
-    if form == "norm_last":
-        z = norm(layer.norm1, x + attention(x))
-        return norm(layer.norm2, z + network(z))
-    z = x + attention(norm(layer.norm1, x))
-    return (x if form == "printed" else z) + network(norm(layer.norm2, z))
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("learning", [True, False])  # torch has a path of its own when nothing is learned
-def test_a_block_is_its_formula(form, learning):
-    block = trained(Block(DIM, HEADS, 5, 0.0, **FORMS[form])).train(learning)
+def test_the_printed_block_adds_what_it_was_given_and_the_usual_one_is_torchs():
     x, mask = elements()
-    with torch.set_grad_enabled(learning):
-        out = block(x, mask)
-    for row, real in enumerate(mask):
-        torch.testing.assert_close(out[row][real], by_hand(block, x[row][real], form), **exactly)
+    printed, usual = (trained(Block(DIM, HEADS, 5, 0.0, printed_residual=form)) for form in (True, False))
+    layer, normal = printed.layer, printed.layer.norm1(x)
+    z = x + layer.self_attn(normal, normal, normal, key_padding_mask=~mask)[0]
+    change = layer.linear2(layer.linear1(layer.norm2(z)).relu())
+    torch.testing.assert_close(printed(x, mask)[mask], (x + change)[mask], **exactly)
+    torch.testing.assert_close(usual(x, mask)[mask], (z + change)[mask], **exactly)
+    last = trained(Block(DIM, HEADS, 5, 0.0, norm_last=True))
+    theirs = nn.TransformerEncoderLayer(DIM, HEADS, 5, 0.0, batch_first=True).double().eval()
+    theirs.load_state_dict(last.layer.state_dict())
+    torch.testing.assert_close(last(x, mask)[mask], theirs(x, src_key_padding_mask=~mask)[mask], **exactly)
 
 
 def test_the_first_block_over_words_is_its_formula():
     block = trained(WideningBlock(WORDS, DIM, HEADS, 5, 0.0))
     x, mask = elements(width=WORDS)
-    out = block(x, mask)
-    wide, bias = (
-        torch.cat([getattr(part, name) for part in (block.query, block.key, block.value)])
-        for name in ("weight", "bias")
-    )
-    for row, real in enumerate(mask):
-        normal = layer_norm(x[row][real], (WORDS,), block.norm1.weight, block.norm1.bias)
-        z = attended(normal, wide, bias, block.out)  # no word vector is added
-        torch.testing.assert_close(out[row][real], z + block.network(block.norm2(z)), **exactly)
+    theirs = nn.MultiheadAttention(DIM, HEADS, batch_first=True).double()
+    with torch.no_grad():  # theirs projects from its own width: here it is given what is projected
+        theirs.in_proj_weight.copy_(torch.eye(DIM).repeat(3, 1))
+        theirs.in_proj_bias.zero_()
+        theirs.out_proj.load_state_dict(block.out.state_dict())
+    normal = layer_norm(x, (WORDS,), block.norm1.weight, block.norm1.bias)
+    projected = [part(normal) for part in (block.query, block.key, block.value)]
+    z, _ = theirs(*projected, key_padding_mask=~mask)  # no word vector is added
+    torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
 
 
 def test_blocks_follow_each_other():
@@ -201,13 +166,12 @@ def test_attention_maps_are_the_weights_of_the_formula():
         torch.testing.assert_close(maps.sum(-1), torch.ones(3, HEADS, 6, dtype=torch.float64))
         assert (maps.movedim(1, -1)[~real[:, None].expand(3, 6, 6)] == 0).all()
     layer = model.blocks[0].layer
-    normal = layer.norm1(torch.cat([model.cls.expand(3, 1, DIM), torch.where(mask[..., None], x, 0)], 1))
-    query, key, _ = (normal @ layer.self_attn.in_proj_weight.T + layer.self_attn.in_proj_bias).chunk(3, -1)
-    for row in range(3):
-        for head in range(HEADS):
-            part = slice(head * DIM // HEADS, (head + 1) * DIM // HEADS)
-            logits = query[row, :, part] @ key[row, real[row], part].T / (DIM // HEADS) ** 0.5
-            torch.testing.assert_close(first[row, head][:, real[row]], logits.softmax(-1), **exactly)
+    z = torch.cat([model.cls.expand(3, 1, DIM), torch.where(mask[..., None], x, 0)], 1)
+    weight, bias = layer.self_attn.in_proj_weight[2 * DIM :], layer.self_attn.in_proj_bias[2 * DIM :]
+    value = (layer.norm1(z) @ weight.T + bias).unflatten(2, (HEADS, -1)).transpose(1, 2)
+    found = z + layer.self_attn.out_proj((first @ value).transpose(1, 2).flatten(2))
+    found = found + layer.linear2(layer.linear1(layer.norm2(found)).relu())
+    torch.testing.assert_close(model.blocks[0](z, real)[real], found[real], **exactly)
 
 
 def test_attention_maps_of_words_rebuild_what_the_first_block_returns():

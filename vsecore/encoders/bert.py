@@ -48,7 +48,6 @@ class BERTEncoder(TextEncoder):
     @checked
     def __init__(self, weights: str, dim: Count, architecture: Path | None = None) -> None:
         super().__init__()
-        _check_weights(weights)
         from transformers import BertConfig, BertModel  # takes seconds, and only BERT needs it
 
         folder = model_folder(weights) if architecture is None else architecture
@@ -67,7 +66,6 @@ class BERTEncoder(TextEncoder):
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> BERTTokenizer:
         """Load the model's own tokenizer, whatever the captions; raises as the encoder does."""
-        _check_weights(weights)
         return BERTTokenizer(weights)
 
     @classmethod
@@ -93,11 +91,6 @@ class BERTEncoder(TextEncoder):
             added = (~mask).to(dtype).mul(torch.finfo(dtype).min)[:, None, None]  # (C, 1, 1, L)
         states = self.backbone(input_ids=tokens, attention_mask=added).last_hidden_state  # (C, L, H)
         return self.project(states), mask  # (C, L, D)
-
-
-def _check_weights(weights: str) -> None:
-    if not weights:
-        raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
 
 
 Size = Annotated[int, Field(ge=1, le=2**20)]

@@ -20,15 +20,13 @@ from torch.nn.functional import pad
 
 from vsecore.arguments import checked
 from vsecore.data.files import read_json, write_atomically
-from vsecore.data.language_models import model_folder
+from vsecore.data.language_models import FILES, model_folder
 from vsecore.data.photographs import View
 from vsecore.data.word_pieces import TowerTokenizer
 from vsecore.encoders.base import ImageEncoder, TextEncoder, Tokens, WordMask
 from vsecore.encoders.hub import CONFIG, build_model, save_config
 from vsecore.typed import from_json, short
 
-FILES = "config.json, model.safetensors, tokenizer.json, tokenizer_config.json and preprocessor_config.json"
-"""What a folder must hold."""
 VISION_CONFIG = "sight.json"
 """Where a run's folder keeps a `VisionConfig`."""
 
@@ -77,7 +75,7 @@ class PictureTower(ImageEncoder):
         architecture: Path | None = None,
     ) -> None:
         super().__init__()
-        folder = architecture or tower_folder(weights)
+        folder = architecture or model_folder(weights)
         if architecture is None:
             self.vision = read_vision_config(folder, self.kind, smallest_crop, flip)
         else:
@@ -98,7 +96,7 @@ class PictureTower(ImageEncoder):
     @classmethod
     def sees(cls, weights: str, smallest_crop: float = 0.9, flip: bool = False) -> View:
         """Return how photographs must be cut for this tower, before it is built."""
-        return read_vision_config(tower_folder(weights), cls.kind, smallest_crop, flip).view
+        return read_vision_config(model_folder(weights), cls.kind, smallest_crop, flip).view
 
     def save_architecture(self, folder: Path) -> None:
         save_config(self.config, folder)
@@ -153,7 +151,7 @@ class CaptionTower(TextEncoder):
         self, weights: str, dim: int, vocabulary_size: int, architecture: Path | None = None
     ) -> None:
         super().__init__()
-        folder = architecture or tower_folder(weights)
+        folder = architecture or model_folder(weights)
         model = _load(self.kind, dim, folder, architecture is None)
         text = model.config.text_config
         if architecture is None:
@@ -173,7 +171,7 @@ class CaptionTower(TextEncoder):
     @classmethod
     def tokenizer(cls, captions: Sequence[str], weights: str) -> TowerTokenizer:
         """Load the towers' own tokenizer, whatever the captions; raises as the encoder does."""
-        folder = tower_folder(weights)
+        folder = model_folder(weights)
         config = read_config(folder / CONFIG, cls.kind)
         return TowerTokenizer(folder, config.text_config.max_position_embeddings)
 
@@ -236,26 +234,6 @@ class _Projected(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         projected: Tensor = self.projection(self.model(inputs).pooler_output)  # (B, D)
         return projected
-
-
-def tower_folder(weights: str) -> Path:
-    """Return the folder of a pretrained pair of towers: a name on the hub is downloaded once.
-
-    Raises:
-        FileNotFoundError: no such folder, and the hub cannot be reached or has no such model.
-        ValueError: weights is empty.
-    """
-    if not weights:
-        raise ValueError(
-            'weights is empty: name a model, such as "openai/clip-vit-base-patch32", or its folder'
-        )
-    try:
-        return model_folder(weights)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
-            f"{weights} is not a folder here, and cannot be downloaded: get https://huggingface.co/{weights} "
-            f"where there is a network ({FILES}), and name its folder in place of {weights}"
-        ) from error
 
 
 def read_config(path: Path, kind: Kind | None = None) -> Any:
