@@ -27,7 +27,7 @@ CAPTIONS = ["a red dog", "A big blue square picture of a small cat", "dark"]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    made = {kind: tmp_path_factory.mktemp(kind) for kind in KINDS}
+    made = {kind: tmp_path_factory.mktemp(kind) for kind in (*KINDS, "metaclip_2")}
     return {kind: (folder, make_towers(folder, kind)) for kind, folder in made.items()}
 
 
@@ -54,9 +54,8 @@ def processed(folder, kind, pictures, captions):
     )
 
     of_pictures, of_words, padding = {
-        "clip": (CLIPImageProcessorPil, CLIPTokenizer, True),
         "siglip": (SiglipImageProcessorPil, PreTrainedTokenizerFast, "max_length"),
-    }[kind]
+    }.get(kind, (CLIPImageProcessorPil, CLIPTokenizer, True))
     words = of_words.from_pretrained(folder)
     words = words(captions, padding=padding, truncation=True, return_tensors="pt")
     if kind == "siglip":
@@ -64,7 +63,7 @@ def processed(folder, kind, pictures, captions):
     return of_pictures.from_pretrained(folder)(images=pictures, return_tensors="pt"), words
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "metaclip_2"])
 def test_both_are_embedded_as_transformers_does_whatever_the_padding(folders, kind):
     folder, model = folders[kind]
     recipe, tokenizer, mine = built(folder)
@@ -174,7 +173,7 @@ def test_a_folder_that_lacks_a_file_or_belongs_to_another_model_is_told(folders,
         with pytest.raises(FileNotFoundError, match=rf"{copy} has no {lacking}"):
             built(copy)
     (copy / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ValueError, match="of type 'bert': wanted clip or siglip"):
+    with pytest.raises(ValueError, match="of type 'bert': wanted clip or metaclip_2 or siglip"):
         get(str(copy))
     with pytest.raises(ValueError, match="of type 'clip': wanted siglip"):
         get("siglip_base_patch16").override({"text.encoder.weights": str(folder)}).tokenizer(CAPTIONS)

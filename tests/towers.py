@@ -54,12 +54,14 @@ def make_extracted(root, words=""):
 
 
 def make_towers(folder, kind):
-    """A CLIP or SigLIP with random weights, its tokenizer and its picture processor."""
+    """A CLIP, MetaCLIP 2 or SigLIP with random weights, its tokenizer and its picture processor."""
     from transformers import (
         CLIPConfig,
         CLIPImageProcessorPil,
         CLIPModel,
         CLIPTokenizer,
+        MetaClip2Config,
+        MetaClip2Model,
         PreTrainedTokenizerFast,
         SiglipConfig,
         SiglipImageProcessorPil,
@@ -69,7 +71,8 @@ def make_towers(folder, kind):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     vision = sizes | {"image_size": 32, "patch_size": 8}
-    if kind == "clip":
+    if kind != "siglip":
+        described, built = {"clip": (CLIPConfig, CLIPModel)}.get(kind, (MetaClip2Config, MetaClip2Model))
         letters = sorted({letter for word in WORDS for letter in word})
         pieces = [*letters, *(letter + "</w>" for letter in letters)]
         vocabulary = {piece: number for number, piece in enumerate(pieces)}
@@ -78,11 +81,11 @@ def make_towers(folder, kind):
         CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=24).save_pretrained(folder)
         text = sizes | {"vocab_size": len(vocabulary), "max_position_embeddings": 24}
         text |= {"bos_token_id": start, "eos_token_id": start + 1}
-        config = CLIPConfig(text_config=text, vision_config=vision, projection_dim=12)
+        config = described(text_config=text, vision_config=vision, projection_dim=12)
         CLIPImageProcessorPil(
             size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
         ).save_pretrained(folder)
-        model = CLIPModel(config)
+        model = built(config)
         model.logit_scale.data.fill_(3.0)
     else:
         pieces = _siglip_pieces()

@@ -1,4 +1,4 @@
-"""Two towers that were trained together on pairs from the web: CLIP and SigLIP, by name or from a folder.
+"""Two towers that were trained together on pairs from the web: CLIP, MetaCLIP 2, SigLIP and SigLIP 2.
 
 Their vectors are in one space already, so they can be compared without any training (zero-shot) or trained
 further. transformers has the networks; here they become encoders like the others. Each gives one element a
@@ -31,6 +31,8 @@ VISION_CONFIG = "sight.json"
 """Where a run's folder keeps a `VisionConfig`."""
 
 Kind = Literal["clip", "siglip"]
+MODELS = {"clip": "CLIP", "metaclip_2": "MetaClip2", "siglip": "Siglip"}
+"""How transformers' classes for each `model_type` begin. A SigLIP 2 of one resolution has SigLIP's."""
 Colour = tuple[float, float, float]
 Spread = Annotated[float, Field(gt=0)]
 
@@ -241,40 +243,44 @@ def read_config(path: Path, kind: Kind | None = None) -> Any:
 
     Args:
         path: a `config.json`.
-        kind: "clip" or "siglip"; None: either.
+        kind: of which kind it must be; None: either.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is damaged, or that of another kind of model.
     """
-    from transformers import CLIPConfig, SiglipConfig  # takes seconds, and only these towers need it
+    import transformers  # takes seconds, and only these towers need it
 
     if not path.is_file():
         raise FileNotFoundError(f"{path.parent} has no config.json: name a folder that holds {FILES}")
     content = read_json(path)
-    kinds: dict[str, Any] = {"clip": CLIPConfig, "siglip": SiglipConfig}
     found = content.get("model_type")
-    if found not in kinds or kind not in (None, found):
-        wanted = " or ".join(kinds) if kind is None else kind
-        raise ValueError(f"{path} describes a model of type {short(found)}: wanted {wanted}")
+    wanted = [name for name in MODELS if kind in (None, kind_of(name))]
+    if found not in wanted:
+        raise ValueError(f"{path} describes a model of type {short(found)}: wanted {' or '.join(wanted)}")
     try:
-        return kinds[found].from_dict(_plain(content))
+        return getattr(transformers, f"{MODELS[found]}Config").from_dict(_plain(content))
     except Exception as error:  # of any kind: transformers trusts whatever the file says
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{path} is damaged ({reason}): get the file again") from error
 
 
+def kind_of(model_type: str) -> Kind:
+    """Return the kind of towers that a `model_type` of `MODELS` is."""
+    return "siglip" if model_type == "siglip" else "clip"
+
+
 def _load(kind: Kind, dim: int, folder: Path, pretrained: bool) -> Any:
     """Build both towers, from a model's folder, or from the architecture that a run's folder keeps."""
-    from transformers import CLIPModel, SiglipModel
+    import transformers
 
-    towers: dict[Kind, Any] = {"clip": CLIPModel, "siglip": SiglipModel}
     config = read_config(folder / CONFIG, kind)
     if dim != (width := width_of(config)):
         raise ValueError(
             f"dim is {dim}, and the vectors of these towers have {width} numbers: set dim to {width}"
         )
-    return build_model(towers[kind], config, folder, pretrained)
+    model = getattr(transformers, f"{MODELS[config.model_type]}Model")
+    return build_model(model, config, folder, pretrained)
 
 
 def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: bool) -> VisionConfig:
@@ -315,7 +321,7 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
 
 def width_of(config: Any) -> int:
     """Return the width of the space in which the two towers meet."""
-    if config.model_type == "clip":
+    if kind_of(config.model_type) == "clip":
         return int(config.projection_dim)
     return int(config.vision_config.hidden_size)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vsecore.encoders.pretrained_towers import read_config, width_of
+from vsecore.encoders.pretrained_towers import kind_of, read_config, width_of
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.written import ENDINGS, read_recipe, read_recipe_file, read_work
 from vsecore.typed import unknown
@@ -86,7 +86,8 @@ def is_towers(name: str) -> bool:
 def _of_towers(folder: Path) -> Recipe:
     """Describe the pair of towers in a folder, which go on with the loss that their kind was trained with."""
     config = read_config(folder / "config.json")
-    kind = {"clip": "clip_base_patch32", "siglip": "siglip_base_patch16"}[config.model_type]
-    encoder = Part(config.model_type, {"weights": str(folder)})
+    kind = kind_of(config.model_type)
+    encoder = Part(kind, {"weights": str(folder)})
     changes = {"name": folder.resolve().name, "dim": width_of(config)}
-    return RECIPES[kind].override({**changes, "image.encoder": encoder, "text.encoder": encoder})
+    like = {"clip": "clip_base_patch32", "siglip": "siglip_base_patch16"}[kind]
+    return RECIPES[like].override({**changes, "image.encoder": encoder, "text.encoder": encoder})
