@@ -109,7 +109,7 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
     with pytest.raises(ValueError, match=r"5\.png cannot be read as a picture"):
         read_captions(written(*captions_of()), album)
     (album.parent / "captions.csv").write_bytes(b"file,caption\n\xff\xfe,\n")
-    with pytest.raises(ValueError, match="not a CSV in UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8 text"):
         read_captions(album.parent / "captions.csv", album)
 
 

@@ -237,7 +237,7 @@ def search_calibrate(
 @app.command("duplicates")
 def search_duplicates(index: IndexOption = INDEX) -> None:
     """Show the pictures of an index that are copies of one: the same bytes, or saved at another size."""
-    from vsecore.data.own_captions import copies
+    from vsecore.data.copies import copies
     from vsecore.search.store import Store
 
     files = [entry.path for entry in Store(index.expanduser()).entries() if entry.path.is_file()]

@@ -1,41 +1,74 @@
 """The files that say which pictures a collection has, their captions and their splits.
 
-Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K, Flickr8k's own text files, and what people have
-of their own (see `own_captions`): all give the same list of entries. A picture that is listed twice is
-refused: in two splits, it would be both trained on and tested on.
+All formats become one list of entries: Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K,
+Flickr8k's own text files, and what people have of their own, a table with a line for each caption or a text
+file beside each picture. A picture that is listed twice is refused: in two splits, it would be both trained
+on and tested on.
 """
 
-import json
+import csv
+import io
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, FailFast
 
 from vsecore.data import files
-from vsecore.data.own_captions import OwnPicture, is_table, read_beside, read_table
-from vsecore.data.picture_folders import SUFFIXES
+from vsecore.data.picture_folders import SUFFIXES, list_pictures, name_key
 from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import CAPTIONS_A_PICTURE, LONGEST_CAPTION
 from vsecore.typed import convert, short
 
-SPLITS = {"train": "train", "restval": "train", "val": "dev", "test": "test"}
-"""Karpathy's name for a split, and ours. COCO's "restval" is used for training, as is usual."""
+T = TypeVar("T")
+SPLITS = {
+    **{"train": "train", "training": "train", "restval": "train"},
+    **{"dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"},
+}
+"""What files call the splits, and we. COCO's "restval" is used for training, as is usual."""
+TABLES = (".csv", ".tsv")
+COLUMNS = {
+    "file": (
+        *("file", "filename", "file_name", "filepath", "file_path"),
+        *("image", "image_name", "image_path", "path"),
+    ),
+    "caption": ("caption", "text", "title", "comment", "sentence", "description"),
+    "split": ("split",),
+}
+"""The names that the columns of a table may have."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One picture as an annotation file describes it."""
+
+    split: str | None
+    """ "train", "dev" or "test"; "" if no split has it; None if its file has no splits."""
+    file: str
+    """Its path below the root, as far as the file says."""
+    captions: list[str]
+    place: str
+    """The entry's place in the annotation file."""
+    identity: str
+    """COCO's number where there is one, else `file`."""
+    caption_ids: list[str] | None = None
+    """COCO's number of each caption; None: the file does not give the numbers of all."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return PurePosixPath(self.file).name
+
+
+# What all formats have in common.
 
 
 def expanded(path: str | Path) -> Path:
     """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
-
-
-def _dataset_name(name: str) -> str:
-    """Return a dataset's name if it can become part of a folder's name."""
-    if not re.fullmatch(r"\w[\w.-]{,99}", name):
-        raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
-    return name
 
 
 def inside(path: str) -> str:
@@ -56,12 +89,86 @@ def _file_name(name: str) -> str:
 
 def _on_one_line(caption: str) -> str:
     """Return a caption without line breaks; some of COCO's captions contain one."""
-    if len(caption) > LONGEST_CAPTION:
-        raise ValueError(f"at most {LONGEST_CAPTION} characters")
+    if len(caption) > LONGEST_CAPTION or "\0" in caption:
+        raise ValueError(f"text of at most {LONGEST_CAPTION} characters")
     return " ".join(caption.replace("\ufeff", " ").split())
 
 
+def _dataset_name(name: str) -> str:
+    """Return a dataset's name if it can become part of a folder's name."""
+    if not re.fullmatch(r"\w[\w.-]{,99}", name):
+        raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
+    return name
+
+
 DatasetName = Annotated[str, AfterValidator(_dataset_name)]
+
+
+def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[Entry]]:
+    """Return the dataset's name and its pictures.
+
+    Of a published collection, or of another one in its format whose pictures all have five captions or more,
+    the first five are kept. Captions of one's own are all kept.
+
+    Args:
+        path: the file; or a folder with a text file beside each picture.
+        root: the folder of the pictures, for tables that name them by whole paths.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, a name leads out of the root, or a picture is listed twice.
+    """
+    if path.is_dir() or is_table(path):
+        folder = (root or path.parent) if path.is_file() else path
+        name = re.sub(r"[^\w.-]+", "-", folder.resolve().name).strip("-.")[:100] or "own"
+        return name, _read_table(path, root) if path.is_file() else read_beside(path)[0]
+    name, entries = _read_flickr8k(path) if path.suffix == ".txt" else _read_karpathy(path)
+    counts = {len(entry.captions) for entry in entries if entry.split} - {0}
+    if name in COLLECTIONS or (len(counts) > 1 and min(counts) >= CAPTIONS_A_PICTURE):
+        first = slice(CAPTIONS_A_PICTURE)
+        entries = [
+            replace(one, captions=one.captions[first], caption_ids=one.caption_ids and one.caption_ids[first])
+            for one in entries
+        ]
+    return name, entries
+
+
+def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
+    """Find the file with a collection's captions and splits; the root itself if texts lie beside pictures.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: there are several, and `json_path` does not say which.
+    """
+    if json_path is not None:
+        found = [expanded(json_path)]
+    else:
+        found = sorted(root.glob("dataset*.json")) or list(root.glob("Flickr8k.token.txt"))
+        # Other texts may lie beside pictures, so a .txt counts as a table only by its name too.
+        found = found or sorted(
+            path
+            for path in root.iterdir()
+            if path.is_file()
+            and (path.suffix.lower() in TABLES or (path.stem == "captions" and is_table(path)))
+        )
+        if not found and _has_beside(root):
+            return root
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise ValueError(
+            f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
+        )
+    if not found or not found[0].is_file():
+        raise FileNotFoundError(
+            f"no file {found[0] if found else root / 'dataset_*.json'}, and no other captions: name or get "
+            "Karpathy's dataset_coco.json, dataset_flickr30k.json or dataset_flickr8k.json (vse data get), "
+            "or a Flickr8k.token.txt; for your own captions, a CSV with the columns file and caption, or a "
+            "NAME.txt beside each picture"
+        )
+    return found[0]
+
+
+# Karpathy's JSON.
 
 
 @dataclass(frozen=True)
@@ -86,42 +193,14 @@ class _KarpathyFile:
     dataset: DatasetName | None = None
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One picture as an annotation file describes it."""
-
-    split: str | None
-    """ "train", "dev" or "test"; "" if no split has it; None if its file has no splits."""
-    folder: str
-    """The folder below the root that holds the picture, as far as the file says."""
-    file_name: str
-    identity: str
-    """COCO's number where there is one, else the picture file's name, with its folder if one is given."""
-    captions: list[str]
-    place: str
-    """The entry's place in the annotation file."""
-    caption_ids: list[str] | None = None
-    """COCO's number of each caption; None: the file does not give the numbers of all."""
-
-
-def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[Entry]]:
-    """Return the dataset's name and its pictures.
-
-    Args:
-        path: the file; or a folder with a text file beside each picture.
-        root: the folder of the pictures, for tables that name them by whole paths.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, a name leads out of the root, or a picture is listed twice.
-    """
-    if path.is_dir():
-        return own_name(path), _own(read_beside(path)[0])
-    if is_table(path):
-        return own_name(root or path.parent), _own(read_table(path, root))
-    if path.suffix == ".txt":
-        return "flickr8k", _first_five("flickr8k", _read_flickr8k(path))
-    content = _read_karpathy(path)
+def _read_karpathy(path: Path) -> tuple[str, list[Entry]]:
+    try:
+        content: _KarpathyFile = files.read_json(path, _KarpathyFile)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Wanted Karpathy's format, as in dataset_coco.json (vse data get); other files of COCO "
+            "do not name its splits; for pictures of your own, a CSV with the columns file and caption will do"
+        ) from None
     entries: list[Entry] = []
     seen: dict[tuple[str, object], Entry] = {}
     for row, image in enumerate(content.images):
@@ -129,13 +208,12 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
         numbers = [str(sentence.sentid) for sentence in first if sentence.sentid is not None]
         file = str(PurePosixPath(image.filepath, image.filename))
         entry = Entry(
-            SPLITS[image.split],
-            image.filepath,
-            image.filename,
-            file if image.cocoid is None else str(image.cocoid),
-            [sentence.raw for sentence in first],
-            f"images[{row}]",
-            numbers if len(numbers) == len(first) else None,
+            split=SPLITS[image.split],
+            file=file,
+            captions=[sentence.raw for sentence in first],
+            place=f"images[{row}]",
+            identity=file if image.cocoid is None else str(image.cocoid),
+            caption_ids=numbers if len(numbers) == len(first) else None,
         )
         entries.append(entry)
         # If two pictures have one `imgid`, entries were mixed up, and any caption may be wrong.
@@ -147,84 +225,13 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
                     f"{before.split!r} and in split {entry.split!r}: keep one of them"
                 )
     name = content.dataset or path.stem.removeprefix("dataset_")
-    name = convert(f"{path}: dataset", name, DatasetName)
-    return name, _first_five(name, entries)
+    return convert(f"{path}: dataset", name, DatasetName), entries
 
 
-def own_name(root: Path) -> str:
-    """Return a dataset's name for a folder of one's own."""
-    return re.sub(r"[^\w.-]+", "-", root.resolve().name).strip("-.")[:100] or "own"
+# Flickr8k's text files.
 
 
-def _own(pictures: Sequence[OwnPicture]) -> list[Entry]:
-    """Return entries of pictures of one's own."""
-    return [
-        Entry(one.split, *one.path.rpartition("/")[::2], one.path, one.captions, one.place or one.path)
-        for one in pictures
-    ]
-
-
-def _first_five(name: str, entries: list[Entry]) -> list[Entry]:
-    """Keep the first five captions of a published collection, or of one whose pictures have five or more.
-
-    Captions of one's own are all kept, if all pictures have the same number or one has fewer than five.
-    """
-    counts = {len(entry.captions) for entry in entries if entry.split} - {0}
-    if name not in COLLECTIONS and (len(counts) < 2 or min(counts) < CAPTIONS_A_PICTURE):
-        return entries
-    return [
-        replace(
-            entry,
-            captions=entry.captions[:CAPTIONS_A_PICTURE],
-            caption_ids=entry.caption_ids and entry.caption_ids[:CAPTIONS_A_PICTURE],
-        )
-        for entry in entries
-    ]
-
-
-def _read_karpathy(path: Path) -> _KarpathyFile:
-    """Read Karpathy's JSON; say of another file of captions what it is."""
-    try:
-        content: _KarpathyFile = files.read_json(path, _KarpathyFile)
-    except ValueError as error:
-        if (kind := _kind_of(path)) is None:
-            raise
-        raise ValueError(
-            f"{path} is {kind}, which says nothing of Karpathy's splits: get dataset_coco.json (or "
-            "dataset_flickr30k.json, dataset_flickr8k.json) by vse data get; for pictures of your own, a CSV "
-            "with the columns file, caption and, if you like, split will do"
-        ) from error
-    return content
-
-
-def _kind_of(path: Path) -> str | None:
-    """Name the well-known files of captions that are not Karpathy's; None: it is none of them."""
-    try:
-        content = json.loads(files.read_text(path))
-    except (ValueError, OSError, RecursionError):
-        return None
-    rows = content if isinstance(content, list) else []
-    first = rows[0] if rows and isinstance(rows[0], dict) else {}
-    if {"image", "caption"} <= first.keys():
-        return "a list of pictures and captions as BLIP and LAVIS share them"
-    if "conversations" in first:
-        return "a list of conversations as LLaVA shares them"
-    if not isinstance(content, dict):
-        return f"a list of {len(rows)} entries"
-    notes = content.get("annotations")
-    if isinstance(notes, list) and "images" in content:
-        of = (
-            "captions"
-            if notes and isinstance(notes[0], dict) and "caption" in notes[0]
-            else "boxes and other annotations"
-        )
-        return f"COCO's own file of {of} (or one written like it)"
-    if PurePosixPath(next(iter(content), "")).suffix.lower() in SUFFIXES:
-        return "a list of captions by the name of the picture"
-    return None
-
-
-def _read_flickr8k(path: Path) -> list[Entry]:
+def _read_flickr8k(path: Path) -> tuple[str, list[Entry]]:
     """Read Flickr8k.token.txt, and the list of each split beside it."""
     captions: dict[str, dict[str, str]] = {}  # by the picture's name, then by the caption's number
     splits: dict[str, str] = {}
@@ -241,22 +248,152 @@ def _read_flickr8k(path: Path) -> list[Entry]:
         if line in splits:
             raise ValueError(f"each picture once, and it is in the list of split {splits[line]!r}")
         if line:
-            splits[_file_name(line)] = name
+            splits[_file_name(line)] = split
 
-    _read_each(path, read_caption)
-    for name in ("train", "dev", "test"):
-        _read_each(path.with_name(f"Flickr_8k.{name}Images.txt"), read_picture)
+    _each_line(path, read_caption)
+    for split in ("train", "dev", "test"):
+        _each_line(path.with_name(f"Flickr_8k.{split}Images.txt"), read_picture)
     spoken = {picture: [text for text in texts.values() if text] for picture, texts in captions.items()}
-    return [
-        Entry(splits.get(name, ""), "", name, name, spoken.get(name, []), name)
-        for name in splits | captions  # first in the order of the lists, then the rest
+    names = splits | captions  # first in the order of the lists, then the rest
+    return "flickr8k", [
+        Entry(splits.get(name, ""), name, spoken.get(name, []), place=name, identity=name) for name in names
     ]
 
 
-def _read_each(path: Path, read: Callable[[str], None]) -> None:
-    """Read the lines of a text file one by one."""
+def _each_line(path: Path, read: Callable[[str], T]) -> list[T]:
+    """Return what `read` makes of each line of a text file; it says what it wants of one that it refuses."""
+    made = []
     for number, line in enumerate(files.read_lines(path), start=1):
         try:
-            read(line)
+            made.append(read(line))
         except ValueError as error:
             raise ValueError(f"{path}, line {number} is {short(line)}: wanted {error}") from None
+    return made
+
+
+# Captions of one's own.
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is a table of captions, by its ending or, of a .txt, by its first line."""
+    if path.suffix.lower() in TABLES:
+        return True
+    if path.suffix.lower() != ".txt" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _columns(file.readline(1000).decode("utf-8-sig", "replace")) is not None
+
+
+def _columns(first: str) -> tuple[str, int, dict[str, int]] | None:
+    """Return a table's delimiter, how many columns it has, and which are `file`, `caption` and `split`.
+
+    None: it is no table.
+    """
+    for delimiter in ",\t;|":
+        names = [name.strip().strip('"').casefold() for name in first.rstrip("\r\n").split(delimiter)]
+        places = {
+            ours: names.index(theirs)
+            for ours, known in COLUMNS.items()
+            for theirs in reversed(known)  # of several columns, the first of these names counts
+            if theirs in names
+        }
+        if {"file", "caption"} <= places.keys():
+            return delimiter, len(names), places
+    return None
+
+
+def _read_table(path: Path, root: Path | None) -> list[Entry]:
+    """Read a table of captions; a comma, a tab, a semicolon or a bar stands between its columns."""
+    text = files.read_unicode(path)
+    first = text.partition("\n")[0]
+    if (shape := _columns(first)) is None:
+        raise ValueError(f"{path} has the columns {short(first.strip())}: wanted file and caption")
+    delimiter, columns, places = shape
+    found: dict[str, Entry] = {}
+
+    def read(row: list[str], place: str) -> None:
+        if len(row) != columns:
+            raise ValueError(f'{len(row)} fields; with a "{delimiter}" in it, a caption stands in quotes')
+        for line in (line for field in row for line in field.splitlines()[1:]):
+            if PurePosixPath(line.partition(delimiter)[0].strip(' "')).suffix.lower() in SUFFIXES:
+                raise ValueError(f"a quote takes in the line {short(line)} too: close it")
+        file, caption = _below(row[places["file"]].strip(), root), _on_one_line(row[places["caption"]])
+        if not file or not caption:
+            raise ValueError(f"file {short(file)} and caption {short(caption)}: wanted both")
+        split = None
+        if "split" in places and (split := SPLITS.get(row[places["split"]].strip().casefold())) is None:
+            raise ValueError(f"split {short(row[places['split']])}: wanted train, dev or test")
+        known = found.setdefault(file, Entry(split, file, [], place, identity=file))
+        if known.split != split:
+            raise ValueError(f"split leakage: {file} is in {split} and in {known.split}: one only")
+        known.captions.append(caption)
+
+    quoting: Any = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL  # such tables quote nothing
+    rows = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        quoting=quoting,
+        strict=True,
+        skipinitialspace=True,
+    )
+    begin = 1
+    try:
+        for row in rows:
+            if row and begin > 1:
+                read(row, f"line {begin}")
+            begin = rows.line_num + 1
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{path}, line {begin}: {error}") from None
+    if not found:
+        raise ValueError(f"{path} has no captions: wanted a line for each")
+    return list(found.values())
+
+
+def _below(name: str, root: Path | None) -> str:
+    """Return the path of a picture below the root; "" for the root itself."""
+    plain = name.replace("\\", "/")
+    if root is not None and Path(plain).is_absolute() and Path(plain).is_relative_to(root):
+        plain = Path(plain).relative_to(root).as_posix()
+    try:
+        return name_key(inside(plain))
+    except ValueError:
+        folder = root or "the folder of the pictures"
+        raise ValueError(f"{short(name)} is outside {folder}, or no name of a file") from None
+
+
+def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
+    """Read the text file beside each picture: NAME.txt, or NAME.jpg.txt, with a caption on each line.
+
+    Returns:
+        The pictures with captions, and the names of those that have none.
+
+    Raises:
+        ValueError: a text is not UTF-8 or has a caption that is too long, or two pictures have one text.
+    """
+    found: list[Entry] = []
+    without: list[str] = []
+    owner: dict[Path, Path] = {}
+    for picture in list_pictures(root).pictures:
+        name, captions = picture.relative_to(root).as_posix(), list[str]()
+        beside = [picture.with_name(f"{picture.name}.txt"), picture.with_suffix(".txt")]
+        if text := next((path for path in beside if path.is_file()), None):
+            if owner.setdefault(text, picture) != picture:
+                raise ValueError(
+                    f"{text} stands beside {owner[text].name} and {picture.name}: name each its own"
+                )
+            captions = list(filter(None, _each_line(text, _on_one_line)))
+        if captions:
+            found.append(Entry(None, name, captions, place=name, identity=name))
+        else:
+            without.append(name)
+    return found, without
+
+
+def _has_beside(root: Path) -> bool:
+    """Whether pictures in a folder, or in a folder of it, have text files beside them."""
+    endings = (*SUFFIXES, *map(str.upper, SUFFIXES))
+    return any(
+        path.stem.lower().endswith(tuple(SUFFIXES)) or any(path.with_suffix(s).is_file() for s in endings)
+        for pattern in ("*.txt", "*/*.txt")
+        for path in root.glob(pattern)
+    )

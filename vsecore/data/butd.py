@@ -149,7 +149,7 @@ def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
     dataset, entries = read_annotations(captions)
     splits = {}
     for name in ("train", "dev", "test"):
-        own = [(entry, Path(entry.file_name)) for entry in entries if entry.split == name]
+        own = [(entry, Path(entry.file)) for entry in entries if entry.split == name]
         if not own:
             raise ValueError(f"{captions} has no pictures of split {name!r}: get the whole file")
         splits[name] = CaptionSplit.of(name, dataset, own)

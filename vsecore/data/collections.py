@@ -95,7 +95,7 @@ def get(
 def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
     """Whether a folder has all pictures that an archive should give it."""
     folder = archive.takes[0].removesuffix("/")
-    own = [entry.file_name for entry in entries if entry.folder in ("", folder)]
+    own = [entry.name for entry in entries if entry.file in (entry.name, f"{folder}/{entry.name}")]
     return bool(own) and all((root / folder / name).is_file() for name in own)
 
 

@@ -89,19 +89,23 @@ def read_text(path: str | Path) -> bytes:
     return path.read_bytes()
 
 
-def read_lines(path: str | Path) -> list[str]:
-    """Return the lines of a text file, without the blanks around them.
+def read_unicode(path: str | Path) -> str:
+    """Read a text file whole.
 
     Raises:
         FileNotFoundError: no such file.
         ValueError: it is not UTF-8, or would fill the memory.
     """
     try:
-        text = read_text(path).decode("utf-8-sig")
+        return read_text(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Return the lines of a text file, without the blanks around them; raises as `read_unicode` does."""
     # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
-    return [line.strip() for line in text.removesuffix("\n").split("\n")]
+    return [line.strip() for line in read_unicode(path).removesuffix("\n").split("\n")]
 
 
 def digest_of(path: Path) -> bytes:

@@ -4,24 +4,29 @@ From a folder of pictures and an annotation file (see `vsecore.data.annotations`
 picture files, the captions, and which picture each caption belongs to.
 """
 
-import functools
 import hashlib
 import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from os import scandir
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import Entry, expanded, read_annotations
+from vsecore.data.annotations import (
+    Entry,
+    expanded,
+    find_annotations,
+    is_table,
+    read_annotations,
+    read_beside,
+)
+from vsecore.data.copies import copies, share_out
 from vsecore.data.known_words import look_at_words
-from vsecore.data.own_captions import TABLES, copies, has_beside, is_table, read_beside, share_out
 from vsecore.data.picture_files import open_picture
 from vsecore.data.picture_folders import list_pictures, name_key
 from vsecore.data.sources import COLLECTIONS
@@ -37,7 +42,7 @@ PICTURE_FOLDERS = (
     "flickr30k-images",
     "flickr30k_images",
 )
-"""The folders below the root in which pictures are looked for first, in this order; then anywhere."""
+"""The folders below the root that count first if several hold a picture of a name, in this order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +192,7 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
                 f"{min(numbers)} to {max(numbers)} a picture" if len({*numbers}) > 1 else f"{numbers[0]} each"
             )
             report.facts.append(f"{name}: {len(pictures)} pictures, {sum(numbers)} captions, {each}")
-            terse = [entry.file_name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
+            terse = [entry.name for entry, _ in pictures if 0 < len(entry.captions) < CAPTIONS_A_PICTURE]
             if terse and found.dataset in COLLECTIONS:
                 report.problems.append(
                     f"split {name!r}: {counted(terse, 'picture')} with fewer than "
@@ -200,11 +205,16 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         report.problems += unreadable.values()
         whole = {name: [path for path in paths if path not in unreadable] for name, paths in present.items()}
         report.warnings += _shared(whole)
-        report.warnings += found.left_out()
+        if found.annotations == found.root and (without := read_beside(found.root)[1]):
+            report.warnings.append(f"{counted(without, 'picture')} without a text beside it: left out")
         facts, warnings = look_at_words({n: CaptionSplit.of(n, "", p) for n, p in found.splits.items()})
         report.facts += facts
         report.warnings += warnings
     return report
+
+
+_Found = tuple[Entry, Path | None]
+"""An entry, and the file of its picture; None: it is missing."""
 
 
 @dataclass(frozen=True)
@@ -214,8 +224,7 @@ class _Collection:
     root: Path
     annotations: Path
     dataset: str
-    splits: dict[str, list[tuple[Entry, Path | None]]]
-    """For each split its entries, each with the file of its picture; None: it is missing."""
+    splits: dict[str, list[_Found]]
     unused: list[str]
     """Names of pictures that are in no split."""
 
@@ -230,39 +239,29 @@ class _Collection:
         dataset, entries = read_annotations(annotations, root)
         find = _Finder(root)
         pictures = [(entry, find(entry)) for entry in entries if entry.split != ""]
-        open_to_us = [path for entry, path in pictures if entry.split is None and path is not None]
-        split_of = share_out(copies(open_to_us)) if open_to_us else {}
-        splits: dict[str, list[tuple[Entry, Path | None]]] = {"train": [], "dev": [], "test": []}
+        to_share = [path for entry, path in pictures if entry.split is None and path is not None]
+        split_of = share_out(copies(to_share)) if to_share else {}
+        splits: dict[str, list[_Found]] = {"train": [], "dev": [], "test": []}
         for entry, path in pictures:
             name = entry.split or ("train" if path is None else split_of[path])
             splits[name].append((replace(entry, split=name), path))
-        unused = [entry.file_name for entry in entries if entry.split == ""]
+        unused = [entry.file for entry in entries if entry.split == ""]
         return cls(root, annotations, dataset, splits, unused)
-
-    def left_out(self) -> Iterator[str]:
-        """Yield a sentence about pictures beside which there is no text, if the captions stand there."""
-        if self.annotations == self.root and (without := read_beside(self.root)[1]):
-            yield f"{counted(without, 'picture')} without a text beside it: left out"
 
     def mistakes(self) -> Iterator[Exception]:
         """Yield what keeps the splits from being used: loading raises the first, a check lists all."""
         owners: dict[Path, Entry] = {}
+        told = is_table(self.annotations)
         for name, pictures in self.splits.items():
             where = f"{self.annotations}, split {name!r}"
-            silent = [entry.file_name for entry, _ in pictures if not entry.captions]
-            told = is_table(self.annotations)
-            missing = [
-                f"{entry.file_name} of {entry.place}" if told else entry.file_name
-                for entry, path in pictures
-                if path is None
-            ]
             if not pictures:
                 shared = "its column split names them; without it they are shared out"
                 remedy = shared if told else "get the whole file"
                 yield ValueError(f"{where} has no pictures: wanted some in each split ({remedy})")
-            if silent:
+            if silent := [entry.name for entry, _ in pictures if not entry.captions]:
                 yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")
-            if missing:
+            lacking = [entry for entry, path in pictures if path is None]
+            if missing := [f"{one.name} of {one.place}" if told else one.name for one in lacking]:
                 get = f"vse data get {self.dataset} --root {self.root}, or "
                 yield FileNotFoundError(
                     f"{counted(missing, 'picture')} of split {name!r} not found in {self.root} or its "
@@ -276,6 +275,47 @@ class _Collection:
                         f"{where}: {before.place}, of split {before.split!r}, and {entry.place} are both the "
                         f"picture {path}: add the other one's file"
                     )
+
+
+class _Finder:
+    """Finds the files of pictures below a root, whose names are compared in Unicode's composed form."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.named: dict[str, list[Path]] = defaultdict(list)
+        for path in list_pictures(root).pictures:
+            self.named[name_key(path.name)].append(path)
+
+    def __call__(self, entry: Entry) -> Path | None:
+        """Return an entry's file; None: it is missing.
+
+        Raises:
+            ValueError: different files of this name are in several folders, none of them the one it names.
+        """
+        folder, below = Path(entry.file).parent, f"/{name_key(entry.file)}"
+        places = [self.root / place for place in (folder, "images" / folder, *PICTURE_FOLDERS)]
+        for name in _names_of(entry.name):
+            found = [path for path in self.named[name] if path.is_file()]  # a pipe would make us wait
+            if near := [path for place in places for path in found if path.parent == place]:
+                return near[0]
+            # Of several, the one whose folders are named, such as "photos/red/1.jpg" of "red/1.jpg".
+            found = [path for path in found if name_key(path.as_posix()).endswith(below)] or found
+            if len(found) > 1 and len({files.digest_of(path) for path in found}) > 1:
+                raise ValueError(
+                    f"{entry.name} is in {found[0].parent} and, with other bytes, in {found[1].parent}: "
+                    "name the one folder of the pictures as root, with the captions' file beside (--captions)"
+                )
+            if found:
+                return found[0]
+        return None
+
+
+def _names_of(file_name: str) -> list[str]:
+    """Return the names under which a picture may lie: in 2017, COCO dropped their prefix."""
+    numbered = re.fullmatch(r"(?:COCO_(?:train|val)2014_)?(\d{12}\.jpg)", file_name)
+    if numbered is None:
+        return [name_key(file_name)]
+    return [file_name, *(f"{prefix}{numbered[1]}" for prefix in ("", "COCO_val2014_", "COCO_train2014_"))]
 
 
 def find_unreadable(present: Sequence[Path]) -> dict[Path, str]:
@@ -336,97 +376,3 @@ def numbered(split: Split, annotations: Path) -> Split:
         if ours != theirs:
             raise ValueError(f"caption {row} of the features is {pair[0]!r}, in {annotations} {pair[1]!r}")
     return replace(split, caption_ids=test.caption_ids, picture_ids=test.picture_ids)
-
-
-class _Finder:
-    """Finds the files of pictures below a root, whose names are compared in Unicode's composed form."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        # Each folder is listed once, since asking for 123,287 files one by one is slow.
-        self._listed = functools.cache(_file_names)
-
-    def __call__(self, entry: Entry) -> Path | None:
-        """Return an entry's file; None: it is missing.
-
-        Raises:
-            ValueError: different files of this name are in several folders, none of them the one it names.
-        """
-        names = _names_of(entry.file_name)
-        places = (entry.folder, f"images/{entry.folder}") if entry.folder else ()
-        for place in (*places, *PICTURE_FOLDERS):
-            listed = self._listed(self.root / place)
-            if (name := listed.get(names[0])) is not None:
-                return self.root / place / name
-        below = f"/{name_key(str(PurePosixPath(entry.folder, entry.file_name)))}"
-        for name in names:
-            found = self._anywhere.get(name, [])
-            # Of several, the one whose folders are named, such as "photos/red/1.jpg" of "red/1.jpg".
-            found = [path for path in found if name_key(path.as_posix()).endswith(below)] or found
-            if len(found) > 1 and len({files.digest_of(path) for path in found}) > 1:
-                raise ValueError(
-                    f"{entry.file_name} is in {found[0].parent} and, with other bytes, in {found[1].parent}: "
-                    "name the one folder of the pictures as root, with the captions' file beside (--captions)"
-                )
-            if found:
-                return found[0]
-        return None
-
-    @functools.cached_property
-    def _anywhere(self) -> dict[str, list[Path]]:
-        found: dict[str, list[Path]] = {}
-        for path in list_pictures(self.root).pictures:
-            if path.is_file():
-                found.setdefault(name_key(path.name), []).append(path)
-        return found
-
-
-def _names_of(file_name: str) -> list[str]:
-    """Return the names under which a picture may lie: in 2017, COCO dropped their prefix."""
-    numbered = re.fullmatch(r"(?:COCO_(?:train|val)2014_)?(\d{12}\.jpg)", file_name)
-    if numbered is None:
-        return [name_key(file_name)]
-    years = (numbered[1], f"COCO_val2014_{numbered[1]}", f"COCO_train2014_{numbered[1]}")
-    return [file_name, *(name for name in years if name != file_name)]
-
-
-def _file_names(folder: Path) -> dict[str, str]:
-    """Return the files of a folder and links to files, but no pipes: opening one waits for its other end."""
-    if not folder.is_dir():
-        return {}
-    with scandir(folder) as entries:
-        return {name_key(entry.name): entry.name for entry in entries if entry.is_file()}
-
-
-def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
-    """Find the file with a collection's captions and splits.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: there are several, and `json_path` does not say which.
-    """
-    if json_path is not None:
-        found = [expanded(json_path)]
-    else:
-        found = sorted(root.glob("dataset*.json")) or list(root.glob("Flickr8k.token.txt"))
-        found = found or sorted(path for path in root.iterdir() if _is_own(path))
-        if not found and has_beside(root):
-            return root
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise ValueError(
-            f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
-        )
-    if not found or not found[0].is_file():
-        raise FileNotFoundError(
-            f"no file {found[0] if found else root / 'dataset_*.json'}, and no other captions: name or get "
-            "Karpathy's dataset_coco.json, dataset_flickr30k.json or dataset_flickr8k.json (vse data get), "
-            "or a Flickr8k.token.txt; for your own captions, a CSV with the columns file and caption, or a "
-            "NAME.txt beside each picture"
-        )
-    return found[0]
-
-
-def _is_own(path: Path) -> bool:
-    """Whether a file is a table of captions, as far as its name says; other texts may lie beside pictures."""
-    return path.is_file() and (path.suffix.lower() in TABLES or (path.stem == "captions" and is_table(path)))

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from vsecore.data.annotations import expanded, read_annotations
+from vsecore.data.copies import copies
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, load_karpathy
 from vsecore.data.known_words import Known, warnings_of
-from vsecore.data.own_captions import copies
 from vsecore.data.photographs import from_files
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
@@ -55,7 +55,7 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
 
     Args:
         path: a CSV in UTF-8 with the columns `file` and `caption`, a line for each caption, and perhaps
-            `split` (see `own_captions`). Without it, a tenth of the pictures becomes dev and a tenth test;
+            `split` (see `annotations`). Without it, a tenth of the pictures becomes dev and a tenth test;
             which ones depends on their bytes alone. Copies of a picture stay in one split.
         pictures: the folder in which the files are.
 

@@ -1,0 +1,66 @@
+"""Pictures that are copies of one another, and splits of one's own that keep copies together."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from vsecore.data.files import digest_of, progress
+from vsecore.data.picture_files import open_picture
+
+SAME = 3.0
+"""Mean difference of two pictures' small copies, of 255 levels, below which they may be the same picture."""
+ALIKE = 0.02
+"""The square of that difference may be at most this share of the variance of the picture's own pixels, or all
+pictures of small things on white would be one."""
+FLAT = 50.0
+"""Variance below which a small copy shows too little to say that two pictures are the same."""
+
+
+def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
+    """Group files that show the same picture: the same bytes, or saved again at another size or quality.
+
+    Of a picture that cannot be read, only the bytes are compared.
+
+    Args:
+        pictures: n files.
+        sure: whether the bytes alone decide for nearly flat pictures, for whoever refuses copies.
+    """
+    small = np.stack([_small(path) for path in progress(pictures, desc="compare", unit="picture")])  # (n, F)
+    variance = small.reshape(len(small), -1, 3).var(1).mean(1)  # (n,)   within each colour
+    squares = np.square(small).sum(1)  # (n,)
+    flat = ALIKE * variance < SAME**2  # (n,)
+    limits = np.where(flat, ALIKE * variance, SAME**2) * small.shape[1]  # (n,)
+    limits[(variance < FLAT) & sure] = -1
+    group = np.arange(len(pictures))
+    for start in range(0, len(pictures), 1024):
+        block = small[start : start + 1024]
+        gaps = squares[start : start + 1024, None] + squares - 2 * block @ small.T  # (b, n)
+        within = gaps <= np.minimum(limits[start : start + 1024, None], limits)
+        for row, column in zip(*np.nonzero(within), strict=True):
+            if start + row < column:
+                group[group == group[column]] = group[start + row]
+    first: dict[tuple[int, bytes], int] = {}
+    for row in np.flatnonzero(flat):
+        path = pictures[row]
+        group[group == group[row]] = group[first.setdefault((path.stat().st_size, digest_of(path)), row)]
+    return [[pictures[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]
+
+
+def share_out(groups: Sequence[Sequence[Path]]) -> dict[Path, str]:
+    """Give a tenth of the pictures, at least two, to dev and to test; copies stay together."""
+    wanted = max(2, round(sum(map(len, groups)) / 10))
+    made: dict[str, list[Path]] = {"test": [], "dev": [], "train": []}
+    for group in sorted(groups, key=lambda group: min(sha256(digest_of(file)).digest() for file in group)):
+        name = next((name for name in ("test", "dev") if len(made[name]) < wanted), "train")
+        made[name].extend(group)
+    return {file: name for name, files in made.items() for file in files}
+
+
+def _small(path: Path) -> np.ndarray:
+    """Return a copy of 16 x 16 pixels, (768,); of a picture that cannot be read, zeros."""
+    try:
+        return np.asarray(open_picture(path, at_least=32).resize((16, 16)), np.float32).ravel()
+    except (ValueError, OSError):
+        return np.zeros(16 * 16 * 3, np.float32)
