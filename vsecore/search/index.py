@@ -223,7 +223,7 @@ class Index:
                 if own is not None and (own.size, own.changed) == (size, changed):
                     report.kept += 1
                     continue
-                candidates = gone[size] if own is None else [own] if own.size == size else []
+                candidates = [one for one in (gone[size] if own is None else [own]) if one.size == size]
                 digest = digest_of(path).hex() if candidates else ""
             except OSError:  # embedding it says why
                 wanted.append(path)
@@ -237,7 +237,7 @@ class Index:
                 report.kept += 1
             else:
                 report.moved += 1
-                candidates.remove(same)
+                gone[size].remove(same)
         self.store.place(places)
         nowhere = [entry.number for entries in gone.values() for entry in entries]
         self.store.drop(nowhere)
