@@ -1,13 +1,11 @@
 """Node losses: equal to plain loops, safe under padding, with the negatives of the global scores."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vsecore.embedding import Embedding
+from vsecore.embedding import Embedding, unit
 from vsecore.losses import (
     NodePooling,
     node_alignment,
@@ -33,19 +31,9 @@ def batch(seed=0):
     return *sides, scores, positives
 
 
-def dot(x, y):
-    return math.fsum(a * b for a, b in zip(x, y, strict=True))
-
-
-def directed(x):
-    return [a / math.sqrt(dot(x, x)) for a in x]
-
-
-def attend(question, elements):
-    """Σ_j softmax_j(q·x_j) x_j, written out."""
-    shares = [math.exp(dot(question, x)) for x in elements]
-    return [math.fsum(s * a for s, a in zip(shares, column, strict=True)) / sum(shares)
-            for column in zip(*elements, strict=True)]  # fmt: skip
+def attend(questions, x):
+    """Σ_j softmax_j(q·x_j) x_j of questions (P, D) and elements (N, D): (P, D)."""
+    return (questions @ x.T).softmax(1) @ x
 
 
 def loss_by_loop(scores, positives, margin, of_picture, of_caption):
@@ -60,12 +48,12 @@ def loss_by_loop(scores, positives, margin, of_picture, of_caption):
         for near, negatives in ((of_picture, captions), (of_caption, pictures)):
             if negatives:
                 _, *wrong = max(negatives)
-                total += sum(max(0.0, margin + x - y) for x, y in zip(near(*wrong), near(b, c), strict=True))
+                total += float((margin + near(*wrong) - near(b, c)).relu().sum())
     return total
 
 
 def real_elements(x, mask):
-    return [rows[real].tolist() for rows, real in zip(x, mask, strict=True)]
+    return [rows[real] for rows, real in zip(x, mask, strict=True)]
 
 
 each_batch = given(seed=st.integers(0, 10_000), margin=st.sampled_from([0.0, 0.2, 1.5]))
@@ -73,35 +61,32 @@ each_batch = given(seed=st.integers(0, 10_000), margin=st.sampled_from([0.0, 0.2
 
 @each_batch
 @settings(max_examples=15, deadline=None)
+@torch.no_grad()
 def test_node_pooling_agrees_with_the_loop(seed, margin):
     v, v_mask, t, t_mask, scores, positives = batch(seed)
     pool = NodePooling(DIM, 2).double()
-    questions = pool.weight.tolist()
     p, q = (
-        [[directed(attend(w, x)) for w in questions] for x in real_elements(*side)]
-        for side in ((v, v_mask), (t, t_mask))
+        [unit(attend(pool.weight, x)) for x in real_elements(*side)] for side in ((v, v_mask), (t, t_mask))
     )
 
     def near(b, c):
-        return [dot(x, y) for x, y in zip(p[b], q[c], strict=True)]
+        return (p[b] * q[c]).sum(1)
 
     loss = node_pooling_loss(pool(v, v_mask), pool(t, t_mask), scores, margin, positives)
-    assert float(loss.detach()) == pytest.approx(loss_by_loop(scores, positives, margin, near, near))
+    assert float(loss) == pytest.approx(loss_by_loop(scores, positives, margin, near, near))
 
 
 @each_batch
 @settings(max_examples=15, deadline=None)
 def test_node_cross_attention_agrees_with_the_loop(seed, margin):
     v, v_mask, t, t_mask, scores, positives = batch(seed)
-    pictures, captions = (
-        [list(map(directed, x)) for x in real_elements(*side)] for side in ((v, v_mask), (t, t_mask))
-    )
+    pictures, captions = (list(map(unit, real_elements(*side))) for side in ((v, v_mask), (t, t_mask)))
 
     def of_picture(b, c):
-        return [dot(x, attend(x, captions[c])) for x in pictures[b]]
+        return (pictures[b] * attend(pictures[b], captions[c])).sum(1)
 
     def of_caption(b, c):
-        return [dot(x, attend(x, pictures[b])) for x in captions[c]]
+        return (captions[c] * attend(captions[c], pictures[b])).sum(1)
 
     expected = loss_by_loop(scores, positives, margin, of_picture, of_caption)
     loss = node_cross_attention_loss(v, v_mask, t, t_mask, scores, margin, positives)

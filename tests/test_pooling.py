@@ -1,7 +1,6 @@
 """Poolers: each is its formula. What all of them promise is in `test_contracts`."""
 
 import copy
-import itertools
 import math
 
 import pytest
@@ -116,42 +115,34 @@ def test_needs_no_memory_to_be_tried_and_takes_any_width(name, options):
         assert len(vectors) == 2 and vectors.shape[-1] == 1
 
 
-# Counting and weighing, against loops.
+# Counting and weighing, set by set and without padding.
 
 
-def values_of(x, mask, row, dim):
-    return [float(x[row, n, dim]) for n in range(x.shape[1]) if mask[row, n]]
+def real_sets(x, mask):
+    """The real elements of each set, (n, D)."""
+    return [elements[real] for elements, real in zip(x, mask, strict=True)]
 
 
-def softmax(values):
-    top = max(values)
-    shares = [math.exp(value - top) for value in values]
-    return [share / math.fsum(shares) for share in shares]
-
-
-def weighed(weights, values):
-    return math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
+def own_softmax(own):
+    """Each dimension weighed by the softmax of its own values, (D,)."""
+    return (own.softmax(0) * own).sum(0)
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
-def test_counting_and_soft_pools_agree_with_the_loop(seed):
+def test_counting_and_soft_pools_are_their_formulas(seed):
     x, mask = batch(seed)
     ada = make("ada")
-    share = 1 / (1 + math.exp(-ada.beta.item()))
+    share = ada.beta.sigmoid()
     pooled = {k: KMaxPool(k)(x, mask) for k in (1, 3, 99)}
     mean, largest, soft, adaptive = (pool(x, mask) for pool in (MeanPool(), MaxPool(), SoftPool(), ada))
-    for row, dim in itertools.product(range(len(x)), range(DIM)):
-        values = sorted(values_of(x, mask, row, dim), reverse=True)
-        middle = math.fsum(values) / len(values)
-        assert float(mean[row, dim]) == pytest.approx(middle)
-        assert float(largest[row, dim]) == values[0]
+    for row, own in enumerate(real_sets(x, mask)):
+        close([mean[row], largest[row]], [own.mean(0), own.amax(0)])
         for k, found in pooled.items():
-            assert float(found[row, dim]) == pytest.approx(math.fsum(values[:k]) / len(values[:k]))
-        high = weighed(softmax(values), values)
-        near = weighed(softmax([2 * v * middle / (v * v + middle * middle) for v in values]), values)
-        assert float(soft[row, dim]) == pytest.approx(high)
-        assert float(adaptive[row, dim].detach()) == pytest.approx(share * near + (1 - share) * high)
+            close([found[row]], [own.sort(0, descending=True).values[:k].mean(0)])
+        dice = 2 * own * own.mean(0) / (own**2 + own.mean(0) ** 2)
+        near = (dice.softmax(0) * own).sum(0)
+        close([soft[row], adaptive[row]], [own_softmax(own), share * near + (1 - share) * own_softmax(own)])
 
 
 def test_adaptive_pool_bears_nothing_but_zeros():
@@ -161,30 +152,21 @@ def test_adaptive_pool_bears_nothing_but_zeros():
     assert torch.autograd.grad(pooled.sum(), x)[0].isfinite().all()
 
 
-def test_local_importance_agrees_with_the_loop():
+def test_local_importance_is_its_formula():
     pool, (x, mask) = make("lip"), batch()
-    pooled = pool(x, mask)
-    for row, dim in itertools.product(range(len(x)), range(DIM)):
-        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
-        logits = [weighed(pool.importance.weight[dim].tolist(), element.tolist()) for element in own]
-        mean = math.fsum(logits) / len(logits)
-        spread = math.sqrt(math.fsum((logit - mean) ** 2 for logit in logits) / len(logits) + 1e-5)
-        scale, shift = pool.scale[dim].item(), pool.shift[dim].item()
-        gates = [12 / (1 + math.exp(-(scale * (logit - mean) / spread + shift))) for logit in logits]
-        expected = weighed(softmax(gates), values_of(x, mask, row, dim))
-        assert float(pooled[row, dim].detach()) == pytest.approx(expected)
+    for found, own in zip(pool(x, mask), real_sets(x, mask), strict=True):
+        logits = own @ pool.importance.weight.T
+        normal = (logits - logits.mean(0)) / (logits.var(0, correction=0) + 1e-5).sqrt()
+        weights = (12 * (pool.scale * normal + pool.shift).sigmoid()).softmax(0)
+        torch.testing.assert_close(found, (weights * own).sum(0))
 
 
-def test_self_attention_agrees_with_the_loop():
+def test_self_attention_is_its_formula():
     pool, (x, mask) = make("self_attention"), batch()
     pooled, weights = pool(x, mask), pool.weights(x, mask)
-    for row in range(len(x)):
-        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
-        memory = pool.memory(sum(own) / len(own)).tanh()
-        shares = softmax([pool.score(pool.element(element).tanh() * memory).item() for element in own])
-        mean = sum(s * element for s, element in zip(shares, own, strict=True))
-        torch.testing.assert_close(pooled[row], mean)
-        assert weights[row, mask[row]].tolist() == pytest.approx(shares)
+    for row, own in enumerate(real_sets(x, mask)):
+        shares = pool.score(pool.element(own).tanh() * pool.memory(own.mean(0)).tanh()).softmax(0)  # (n, 1)
+        close([pooled[row], weights[row, mask[row]]], [(shares * own).sum(0), shares.squeeze(1)])
         assert not weights[row, ~mask[row]].any()
 
 
@@ -215,19 +197,14 @@ def test_a_power_is_the_mean_at_1_and_the_maximum_far_away():
     assert [name for name, _ in pool.named_parameters()] == ["log_power"]  # so that no step makes it negative
 
 
-def test_graph_convolution_agrees_with_the_loop():
+def test_graph_convolution_is_its_formula():
     pool, (x, mask) = make("gcn", layers=2), batch()
-    pooled = pool(x, mask)
-    for row in range(len(x)):
-        own = [x[row, n] for n in range(x.shape[1]) if mask[row, n]]
+    for found, own in zip(pool(x, mask), real_sets(x, mask), strict=True):
         for layer in pool.layers:
-            heard = []
-            for listener in own:
-                theta = layer.theta(listener / listener.norm())
-                said = [(theta @ layer.phi(e / e.norm())) * layer.message(e) for e in own]
-                heard.append(layer.out(sum(said) / len(own)))
-            own = [element + news for element, news in zip(own, heard, strict=True)]
-        torch.testing.assert_close(pooled[row], sum(own) / len(own))
+            directions = own / own.norm(dim=1, keepdim=True)
+            relations = layer.theta(directions) @ layer.phi(directions).T / len(own)
+            own = own + layer.out(relations @ layer.message(own))
+        torch.testing.assert_close(found, own.mean(0))
 
 
 @pytest.mark.parametrize("kind", [GCNPool, LIPPool])
@@ -239,32 +216,20 @@ def test_begins_as_the_mean(kind):
 # AdPool.
 
 
-def adpool_by_loop(pool, x, mask, row):
-    """One row of the batch by the paper's equations, one value after the other."""
-    columns = [sorted(values_of(x, mask, row, dim), reverse=True) for dim in range(DIM)]
-    u = list(zip(*columns, strict=True))
-    weight = pool.token.weight.tolist()
-    if pool.per_dimension:
-        bias = pool.token.bias.tolist()
-        logits = [[max(0, weighed(weight[dim], u_m) + bias[dim]) for u_m in u] for dim in range(DIM)]
-    else:
-        logits = [[weighed(weight[0], u_m) for u_m in u]] * DIM
-    token = [weighed(softmax(logits[dim]), columns[dim]) for dim in range(DIM)]
-    embedding = [weighed(softmax(columns[dim]), columns[dim]) for dim in range(DIM)]
-    if pool.token_share is None:
-        balance = pool.balance.weight[0].tolist()
-        share = softmax([weighed(balance, token), weighed(balance, embedding)])[0]
-    else:
-        share = float(pool.share)
-    return [share * t + (1 - share) * e for t, e in zip(token, embedding, strict=True)]
-
-
 @each("adpool")
-def test_adaptive_pooling_agrees_with_the_loop_and_tells_its_weights(name, options):
+def test_adaptive_pooling_is_its_equations_and_tells_its_weights(name, options):
     pool, (x, mask) = make(name, **options), batch()
     pooled = pool(x, mask)
-    for row, found in enumerate(pooled):
-        assert found.tolist() == pytest.approx(adpool_by_loop(pool, x, mask, row))
+    for found, own in zip(pooled, real_sets(x, mask), strict=True):
+        u = own.sort(0, descending=True).values
+        logits = u @ pool.token.weight.T  # (n, 1), or (n, D) as released
+        logits = (logits + pool.token.bias).relu() if pool.per_dimension else logits
+        levels = torch.stack([(logits.softmax(0) * u).sum(0), own_softmax(own)])  # (2, D)   eq. 3 and 4
+        if pool.token_share is None:
+            parts = (levels @ pool.balance.weight[0]).softmax(0)
+        else:
+            parts = torch.stack([pool.share, 1 - pool.share]).double()
+        torch.testing.assert_close(found, parts @ levels)
     theta, omega = pool.weights(x, mask)
     assert not theta[torch.arange(x.shape[1]) >= mask.sum(1, keepdim=True)].any()
     both = torch.stack([(theta * sort_descending(x, mask)).sum(1), SoftPool()(x, mask)], 1)
