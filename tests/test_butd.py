@@ -198,7 +198,6 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(
         open_precomp(folder)
     import_regions([source], coco, folder, boxes=boxes)
     assert contents(folder) == before
-    train_tern(folder, tmp_path / "run")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
@@ -313,20 +312,6 @@ def test_a_name_of_two_pictures_is_refused(coco: Path, tmp_path: Path) -> None:
     (tmp_path / "table.tsv").write_text(line(9, "one"))
     with pytest.raises(ValueError, match="two pictures are called 'one'"):
         import_regions([tmp_path / "table.tsv"], coco, tmp_path / "out")
-
-
-def test_a_flickr30k_picture_is_known_by_its_number(album: Callable[..., Path], tmp_path: Path) -> None:
-    folder = album(train=1, restval=0, val=1, test=1)
-    path = folder / "dataset_album.json"
-    names = {"train0": "1000092795", "val0": "1018148011", "test0": "1007129816"}
-    text = path.read_text()
-    for old, new in names.items():
-        text = text.replace(old, new)
-    path.write_text(text)
-    table = tmp_path / "flickr.tsv"
-    table.write_text("".join(line(number, name) for number, name in enumerate(names.values())))
-    data = open_precomp(import_regions([table], path, tmp_path / "out"))
-    assert data.train.picture_ids == ["1000092795.jpg"]
 
 
 def test_memory_does_not_grow_with_the_table(coco: Path, tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from typer.testing import CliRunner
 
 from coco import make_coco
@@ -15,15 +14,7 @@ from vsecore.cli import app
 from vsecore.data.backbones import Backbone
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.joining import join
-from vsecore.data.karpathy import load_karpathy, numbered
-from vsecore.data.photographs import load_photographs
-
-
-class Halve(nn.Module):
-    """uint8 to numbers from 0 to 2."""
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        return pictures.float() / 127.5
+from vsecore.data.karpathy import load_karpathy, load_photographs, numbered
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +22,7 @@ def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_coco(tmp_path_factory.mktemp("coco"))
 
 
-@pytest.fixture(scope="module")
-def tiny() -> Backbone:
-    torch.manual_seed(0)
-    return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def features(coco: Path, tiny: Backbone, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return extract(load_karpathy(coco), tiny, tmp_path_factory.mktemp("features") / "coco")
 
@@ -76,12 +61,6 @@ def test_a_subset_and_a_joined_folder_keep_them(coco: Path, features: Path, tmp_
     assert open_precomp(features).test.subset(2).caption_ids == first.caption_ids
     join([features, features], tmp_path / "joined")
     assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
-
-
-def test_too_few_numbers_are_refused(features: Path, tmp_path: Path) -> None:
-    (copied(features, tmp_path) / "test_caption_ids.txt").write_text("1\n2\n")
-    with pytest.raises(ValueError, match=r"test_caption_ids\.txt has 2 lines"):
-        open_precomp(tmp_path)
 
 
 def test_an_older_extraction_gets_them_by_running_it_again(

@@ -1,11 +1,11 @@
 """However an input is damaged, a command does its work, or says in one sentence what is wrong.
 
-One damage of each sort is tried on a file of each format that people hand to `vse`.
+One damage of each sort is tried on files that people hand to `vse`. Formats with a table of damages of their
+own (features, bottom-up attention's, word vectors, weights) are not among them.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import csv
 import importlib.util
@@ -26,7 +26,6 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import timm
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -41,7 +40,6 @@ SECONDS = 20
 """Whatever takes longer than this on these small files counts as hanging."""
 SHORT = ["--set", "dim=8", "--set", "training.epochs=1", "--set", "training.batch_size=4"]
 SMALL = [*SHORT, "--set", "text.encoder.word_dim=4", "--set", "text.encoder.minimum_count=1"]
-TIMM = "test_resnet.r160_in1k"  # a network of 0.5 million weights, made for tests
 
 
 class Defect(AssertionError):
@@ -245,17 +243,6 @@ def make_album(folder: Path, pictures: int = 10) -> None:
     (folder / "dataset_album.json").write_text(json.dumps({"dataset": "album", "images": images}), "utf-8")
 
 
-def make_flickr8k(folder: Path) -> None:
-    """Flickr8k's own text files."""
-    (folder / "Flicker8k_Dataset").mkdir()
-    made = _make_pictures(folder / "Flicker8k_Dataset")
-    lines = [f"{name}#{row}\t{text}\n" for name, _, captions in made for row, text in enumerate(captions)]
-    (folder / "Flickr8k.token.txt").write_text("".join(lines), "utf-8")
-    for word, ours in (("train", "train"), ("dev", "val"), ("test", "test")):
-        names = [f"{name}\n" for name, split, _ in made if split == ours]
-        (folder / f"Flickr_8k.{word}Images.txt").write_text("".join(names), "utf-8")
-
-
 def _photographs(folder: Path, whole: Path) -> bool:
     check = vse("data", "check", folder)
     extract = vse("data", "extract", folder, folder / "out", "--backbone", "scenes-cnn")
@@ -296,69 +283,6 @@ def make_features(folder: Path) -> None:
             "".join(f"{split}{row}.jpg\n" for row in range(count)), "utf-8"
         )
     (folder / "meta.json").write_text(json.dumps({"dataset": "album", "kind": "region", "backbone": "none"}))
-
-
-def _features(folder: Path, whole: Path) -> bool:
-    check = vse("data", "check", folder)
-    out = folder.with_name("run")
-    train = vse("train", "2ad_region_gru", "--data", folder, "--out", out, *SMALL)
-    _refuse_left_overs(folder.parent)
-    return _agreed(check, train, "train")
-
-
-def _write_captions(folder: Path, pictures: int) -> list[str]:
-    """Karpathy's file without pictures; returns their names."""
-    names = [f"{number}.jpg" for number in range(pictures)]
-    images = [
-        {
-            "filename": name,
-            "split": ("val", "test")[row] if row < 2 else "train",
-            "sentences": [{"raw": f"Caption {c} of {name} ."} for c in range(5)],
-        }
-        for row, name in enumerate(names)
-    ]
-    (folder / "dataset_album.json").write_text(json.dumps({"dataset": "album", "images": images}), "utf-8")
-    return names
-
-
-def make_table(folder: Path, pictures: int = 8, width: int = 6) -> None:
-    """Bottom-up attention's TSV, and captions."""
-    dice = np.random.default_rng(0)
-    with (folder / "table.tsv").open("w") as file:
-        for name in _write_captions(folder, pictures):
-            numbers = (dice.random((4, some), np.float32) for some in (4, width))
-            texts = [base64.b64encode(some.tobytes()).decode() for some in numbers]
-            file.write("\t".join([name, "80", "60", "4", *texts]) + "\n")
-
-
-def make_arrays(folder: Path) -> None:
-    """A file of features for each picture, some with boxes, and captions."""
-    dice = np.random.default_rng(0)
-    for part in ("features", "boxes", "archives"):
-        (folder / part).mkdir()
-    for name in _write_captions(folder, 8):
-        features, boxes = dice.random((4, 6), np.float32), dice.random((4, 4), np.float32)
-        np.save(folder / "features" / f"{name}.npy", features)
-        np.save(folder / "boxes" / f"{name}.npy", boxes)
-        np.savez(folder / "archives" / f"{name}.npz", feat=features, bbox=boxes)
-
-
-def _import(folder: Path, *sources: object) -> bool:
-    """Imported, it is a folder that a check finds whole, or it is refused and not marked as whole."""
-    out = folder / f"out_{Path(str(sources[0])).name}"
-    said = vse("data", "import", *sources, "--captions", folder / "dataset_album.json", "--out", out)
-    if not said.works and (out / "meta.json").exists():
-        raise Defect("a folder that looks whole, after a refusal")
-    return said.works and _agreed(vse("data", "check", out), said, "import")
-
-
-def _table(folder: Path, whole: Path) -> bool:
-    return _import(folder, folder / "table.tsv")
-
-
-def _arrays(folder: Path, whole: Path) -> bool:
-    plain = _import(folder, folder / "features", "--boxes", folder / "boxes")
-    return _import(folder, folder / "archives") and plain
 
 
 def make_unfinished(folder: Path) -> None:
@@ -461,42 +385,6 @@ def _record(folder: Path, whole: Path) -> bool:
     return said.works and bool(said.out)
 
 
-def make_vectors(folder: Path) -> None:
-    """Word vectors as text, and features."""
-    (folder / "features").mkdir()
-    make_features(folder / "features")
-    words = ["a", "train", "thing", "here", "0", "1"]
-    (folder / "vectors.txt").write_text("".join(f"{word} 0.1 0.2 -0.3 4e-1\n" for word in words), "utf-8")
-
-
-def _vectors(folder: Path, whole: Path) -> bool:
-    out = folder.with_name("run")
-    command = ["train", "2ad_region_gru", "--data", folder / "features", "--out", out, *SMALL]
-    trained = vse(*command, "--vectors", folder / "vectors.txt")
-    if not trained.works and out.exists():
-        raise Defect("refused, and left a run's folder behind")
-    return trained.works
-
-
-def make_weights(folder: Path) -> None:
-    """A network's weights, as PyTorch and as safetensors write them, and an album."""
-    (folder / "album").mkdir()
-    make_album(folder / "album")
-    torch.manual_seed(0)
-    weights = timm.create_model(TIMM, pretrained=False).state_dict()
-    torch.save(weights, folder / "weights.pth")
-    save_file(weights, folder / "weights.safetensors")
-
-
-def _weights(folder: Path, whole: Path) -> bool:
-    works = True
-    for name in ("weights.pth", "weights.safetensors"):
-        out = folder / f"out_{name}"
-        said = vse("data", "extract", folder / "album", out, "--backbone", TIMM, "--weights", folder / name)
-        works = works and said.works
-    return works
-
-
 def make_index(folder: Path) -> None:
     """An index of pictures, and the model that it was built with."""
     make_album(folder)
@@ -551,28 +439,18 @@ def _captions(folder: Path, whole: Path) -> bool:
 Attempt = Callable[[Path, Path], bool]
 KINDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...], Attempt]] = {
     "annotations": (make_album, ("dataset_album.json",), _photographs),
-    "annotations of Flickr8k": (
-        make_flickr8k,
-        ("Flickr8k.token.txt", "Flickr_8k.devImages.txt"),
-        _photographs,
-    ),
     "pictures": (make_album, ("images/val1.jpg",), _photographs),
     "archives": (make_archive, ("pictures.zip",), _archive),
-    "features": (make_features, ("train_ims.npy", "dev_caps.txt", "test_ids.txt", "meta.json"), _features),
     "unfinished extractions": (make_unfinished, ("out/extraction.json", "out/dev_made.npy"), _extraction),
     "finished extractions": (
         make_finished,
         ("out/dev_ims.npy", "out/meta.json", "out/test_caps.txt"),
         _extraction,
     ),
-    "bottom-up tables": (make_table, ("table.tsv",), _table),
-    "bottom-up arrays": (make_arrays, ("features/3.*.npy", "archives/3.*.npz"), _arrays),
     "runs": (make_run, ("run/run.json", "run/vocabulary.json", "run/*.safetensors"), _run),
     "commands of runs": (make_run, ("run/command.json",), _command),
     "recipes": (make_recipe, ("my.yaml",), _recipe),
     "records": (make_record, ("*.json",), _record),
-    "word vectors": (make_vectors, ("vectors.txt",), _vectors),
-    "weights": (make_weights, ("weights.pth", "weights.safetensors"), _weights),
     "captions of one's own": (make_captions, ("captions.csv",), _captions),
     "search indexes": (make_index, ("index/*.sqlite",), _index),
 }

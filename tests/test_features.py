@@ -19,13 +19,15 @@ from vsecore.data.vocabulary import Vocabulary
 SIZES = {"train": 6, "dev": 3, "test": 2}
 
 
-def write_precomp(folder: Path, repeats: int = 1, ids: bool = True) -> Path:
+def write_precomp(
+    folder: Path, repeats: int = 1, ids: bool = True, shape: tuple[int, int] = (4, 8), words: str = "caption"
+) -> Path:
     folder.mkdir()
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(shape[1])
     for name, count in SIZES.items():
-        features = rng.standard_normal((count, 4, 8)).astype(np.float32)
+        features = rng.standard_normal((count, *shape)).astype(np.float32)
         np.save(folder / f"{name}_ims.npy", features.repeat(repeats, 0))
-        lines = [f"caption {c} of picture {p}" for p in range(count) for c in range(5)]
+        lines = [f"{words} {c} of picture {p}" for p in range(count) for c in range(5)]
         (folder / f"{name}_caps.txt").write_text("\n".join(lines) + "\n")
         if ids:
             identities = "".join(f"{name}{p}.jpg\n" * repeats for p in range(count))
@@ -181,6 +183,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (changed("dev_caps.txt", lambda content: b"a\n\nb\n"), "dev_caps.txt, line 2"),
     (changed("dev_caps.txt", lambda content: b"caf\xe9\n"), "dev_caps.txt"),
     (as_large_as_memory("dev_caps.txt"), "dev_caps.txt"),
+    (in_place_of("dev_caption_ids.txt", lambda path: path.write_text("1\n2\n")), "dev_caption_ids.txt"),
     (as_large_as_memory("meta.json"), "meta.json"),
     # Something else in a file's place.
     (in_place_of("dev_ims.npy", lambda path: None), "dev_ims.npy"),

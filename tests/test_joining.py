@@ -6,20 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from test_features import write_precomp
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.joining import join, mean_elements
 from vsecore.data.splits import Split
 
 
 def features(folder: Path, elements: int, width: int, words: str = "dog") -> Path:
-    folder.mkdir()
-    dice = np.random.default_rng(width)
-    for name, count in (("train", 6), ("dev", 3), ("test", 3)):
-        np.save(folder / f"{name}_ims.npy", dice.random((count, elements, width), np.float32))
-        lines = [f"{words} {row}" for row in range(5 * count)]
-        (folder / f"{name}_caps.txt").write_text("".join(f"{line}\n" for line in lines))
-        (folder / f"{name}_ids.txt").write_text("".join(f"{name}{row}.jpg\n" for row in range(count)))
-    return folder
+    return write_precomp(folder, shape=(elements, width), words=words)
 
 
 def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from towers import make_photographs
 from vsecore.cli import app
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
-from vsecore.data.photographs import Photographs, View, load_photographs
+from vsecore.data.karpathy import load_photographs
+from vsecore.data.photographs import Photographs, View
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pixels import PixelEncoder
 from vsecore.recipes import Training, get

@@ -14,7 +14,7 @@ from small import assert_resumes_with_the_same_bits
 from steps import step_of_scores
 from towers import make_photographs, make_towers
 from vsecore.cli import app
-from vsecore.data.photographs import load_photographs
+from vsecore.data.karpathy import load_photographs
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoders.pretrained_towers import read_vision_config
 from vsecore.evaluation import evaluate

@@ -27,6 +27,7 @@ from vsecore import cli
 from vsecore.data.backbones import MirroredBackbone
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import CaptionSplit
+from vsecore.data.photographs import Photographs, View
 from vsecore.data.picture_folders import list_pictures
 from vsecore.embedding import Embedding
 from vsecore.scenes.backbones import find_backbone
@@ -428,7 +429,7 @@ def test_probabilities_add_up_to_what_was_right_and_an_index_keeps_them(engine, 
     index = Index.build(album, engine, tmp_path / "index")
     files, captions = sorted(album.glob("*.png")), WORDS * 7
     names = [path.name for path in files]
-    split = CaptionSplit("test", "own", files, captions, np.arange(28) // 2, names)
+    split = CaptionSplit("test", Photographs(files, View()), captions, np.arange(28) // 2, names)
     learned, _ = calibrate(index, {"test": split})
     assert learned.captions == 14
     expected = []

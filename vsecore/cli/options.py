@@ -153,7 +153,7 @@ def open_dataset(
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes
     from vsecore.data.features import open_precomp
-    from vsecore.data.photographs import load_photographs
+    from vsecore.data.karpathy import load_photographs
     from vsecore.experiments import WORLDS
 
     if test == "testall" and (features == "pixels" or data in WORLDS):

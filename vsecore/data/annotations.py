@@ -198,8 +198,8 @@ def _read_karpathy(path: Path) -> tuple[str, list[Entry]]:
         content: _KarpathyFile = files.read_json(path, _KarpathyFile)
     except ValueError as error:
         raise ValueError(
-            f"{error}. Wanted Karpathy's format, as in dataset_coco.json (vse data get); other files of COCO "
-            "do not name its splits; for pictures of your own, a CSV with the columns file and caption will do"
+            f"{error}. Wanted Karpathy's format, as in dataset_coco.json (vse data get): COCO's other files "
+            "do not name its splits; for your own pictures, a CSV with the columns file and caption will do"
         ) from None
     entries: list[Entry] = []
     seen: dict[tuple[str, object], Entry] = {}
@@ -328,21 +328,20 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
             raise ValueError(f"split leakage: {file} is in {split} and in {known.split}: one only")
         known.captions.append(caption)
 
-    quoting: Any = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL  # such tables quote nothing
-    rows = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=delimiter,
-        quoting=quoting,
-        strict=True,
-        skipinitialspace=True,
-    )
+    quoting: Any = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL  # tables with bars quote nothing
+    style: dict[str, Any] = {"delimiter": delimiter, "quoting": quoting, "skipinitialspace": True}
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True, **style)
     begin = 1
     try:
         for row in rows:
             if row and begin > 1:
                 read(row, f"line {begin}")
             begin = rows.line_num + 1
-    except (csv.Error, ValueError) as error:
+    except csv.Error as error:
+        raise ValueError(
+            f'{path}, line {begin}: a field that begins with a quote (") must end with one ({error})'
+        ) from None
+    except ValueError as error:
         raise ValueError(f"{path}, line {begin}: {error}") from None
     if not found:
         raise ValueError(f"{path} has no captions: wanted a line for each")

@@ -205,7 +205,6 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
         network = timm.create_model(architecture, pretrained=False, **options)
         if weights is not None:
             weight_files.fill(network, weights, name)
-            weight_files.refuse_other_network(weights, name)
     config = timm.data.resolve_model_data_config(network)
     fixed = bool(config.get("fixed_input_size")) or hasattr(network, "patch_embed")  # as ViTs have it
     size = _checked_picture_size(name, config["input_size"][-1], picture_size, fixed)

@@ -1,12 +1,11 @@
 """Where each region lies: a folder's boxes, joined to its features for recipes that read them."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from vsecore.data.memory_map import MappedPictures
-from vsecore.data.splits import Dataset, Pictures, Split
+from vsecore.data.splits import Dataset, Pictures, Split, UnreadPictures
 from vsecore.typed import short
 
 NUMBERS = 6
@@ -14,38 +13,23 @@ NUMBERS = 6
 _FEATURES, _BOXES = "_ims.npy", "_boxes.npy"
 
 
-class BoxedPictures:
+class BoxedPictures(UnreadPictures):
     """Features that end in where each region lies, (n, N, F + 6): see `places_of`.
 
     Args:
-        features: (n, N, F) floats.
+        features: (n, N, F) floats; places are rounded to their type.
         boxes: (n, N, 4) floats: left, top, right and bottom in pixels.
     """
 
     def __init__(self, features: Pictures, boxes: Pictures) -> None:
-        self.features, self.boxes = features, boxes
+        self.features, self.boxes, self.dtype = features, boxes, features.dtype
+        count, elements, width = features.shape
+        self.rows, self.one = range(count), (elements, width + NUMBERS)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, N, F + 6)."""
-        count, elements, width = self.features.shape
-        return count, elements, width + NUMBERS
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of the features, which places are rounded to."""
-        return self.features.dtype
-
-    def __len__(self) -> int:
-        """Return the number of pictures."""
-        return len(self.features)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return some pictures: a slice stays on disk, a number or an array of numbers is read."""
-        features, boxes = self.features[rows], self.boxes[rows]
-        if isinstance(rows, slice):
-            return BoxedPictures(features, boxes)
-        return np.concatenate([features, places_of(boxes).astype(self.dtype)], -1)
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return some pictures, (R, N, F + 6)."""
+        places = places_of(self.boxes[rows]).astype(self.dtype)
+        return np.concatenate([self.features[rows], places], -1)
 
 
 def places_of(boxes: np.ndarray) -> np.ndarray:

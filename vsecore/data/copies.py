@@ -42,7 +42,7 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
             if start + row < column:
                 group[group == group[column]] = group[start + row]
     first: dict[tuple[int, bytes], int] = {}
-    for row in np.flatnonzero(flat):
+    for row in np.flatnonzero(flat).tolist():
         path = pictures[row]
         group[group == group[row]] = group[first.setdefault((path.stat().st_size, digest_of(path)), row)]
     return [[pictures[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]

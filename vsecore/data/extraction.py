@@ -43,20 +43,16 @@ def extract(
     """Write a folder of features from photographs. If interrupted, the same call continues where it stopped.
 
     Each picture is used whole, squashed to a square: what is at its edges may be what a caption is about. For
-    a detector it keeps its proportions, and its boxes are written too: `{split}_boxes.npy`, (n, N, 4)
-    float32, left, top, right and bottom in pixels of the upright picture, best first.
-
-    Pictures are decoded in threads while the network works on the ones before them. If another process is
-    extracting into the same folder, this one says so and waits for it.
+    a detector it keeps its proportions, and its boxes are written too: left, top, right and bottom in pixels
+    of the upright picture, best first.
 
     Every picture is opened before the first is extracted, so that hours are not lost at one that is damaged.
     Rows that are already in the folder stay; those that are damaged or cut off are made again. If only
     captions have changed, they are written again, and no picture is decoded.
 
-    If `accelerate launch` or `torchrun` has started several processes, each makes its share of the batches,
-    and the folder ends byte for byte as one process would have written it. They must see the same disk. If
-    one of them is killed, the launcher ends the others, and the same command continues, with as many
-    processes as one likes.
+    If `accelerate launch` or `torchrun` has started several processes, which must see the same disk, each
+    makes its share of the batches, and the folder ends byte for byte as one process would have written it.
+    If one of them is killed, the same command continues, with as many processes as one likes.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.

@@ -24,7 +24,7 @@ import numpy as np
 from vsecore.arguments import Count
 from vsecore.data import files
 from vsecore.data.annotations import DatasetName
-from vsecore.data.karpathy import CaptionSplit, captions_sha256, lines_sha256
+from vsecore.data.karpathy import captions_sha256, lines_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split, caption_numbers
@@ -35,7 +35,6 @@ BLOCK = 256
 """How many rows share a digest."""
 
 DType = Literal["float16", "float32"]
-Splits = Mapping[str, CaptionSplit] | Mapping[str, Split]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Meta:
     """The ids of the pictures that were left out of each split because their files cannot be read."""
 
     @classmethod
-    def of(cls, splits: Splits, **others: Any) -> "Meta":
+    def of(cls, splits: Mapping[str, Split], **others: Any) -> "Meta":
         """Return what `meta.json` will say of features of these splits, given what captions do not tell.
 
         Raises:
@@ -187,9 +186,7 @@ class FeatureRows:
         return (found.dtype, found.shape) == self._arrays[path]
 
 
-def texts_of(
-    folder: Path, name: str, split: CaptionSplit | Split, counts: np.ndarray | None
-) -> dict[Path, str]:
+def texts_of(folder: Path, name: str, split: Split, counts: np.ndarray | None) -> dict[Path, str]:
     """Return the text files that go beside the features of a split, each with what it must hold."""
     lines: dict[str, Sequence[object] | None] = {
         "ids": split.picture_ids,

@@ -20,12 +20,12 @@ from vsecore.data.feature_folder import (
     UNFINISHED,
     FeatureRows,
     Meta,
-    Splits,
     first_not_finite,
     read_digests,
     read_meta,
     texts_of,
 )
+from vsecore.data.splits import Split
 from vsecore.typed import counted, short
 
 
@@ -38,7 +38,7 @@ class FolderWriter:
 
     folder: Path
     meta: Meta
-    splits: Splits
+    splits: Mapping[str, Split]
     counts: Mapping[str, np.ndarray] = field(default_factory=dict)
     """For each split how many elements each picture has, (n,); empty: all have the same number."""
 

@@ -4,15 +4,17 @@ From a folder of pictures and an annotation file (see `vsecore.data.annotations`
 picture files, the captions, and which picture each caption belongs to.
 """
 
+import functools
 import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -27,10 +29,11 @@ from vsecore.data.annotations import (
 )
 from vsecore.data.copies import copies, share_out
 from vsecore.data.known_words import look_at_words
+from vsecore.data.photographs import Photographs, View
 from vsecore.data.picture_files import open_picture
 from vsecore.data.picture_folders import list_pictures, name_key
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import CAPTIONS_A_PICTURE, Split, caption_numbers
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split, caption_numbers
 from vsecore.typed import counted
 
 PICTURE_FOLDERS = (
@@ -45,24 +48,15 @@ PICTURE_FOLDERS = (
 """The folders below the root that count first if several hold a picture of a name, in this order."""
 
 
-@dataclass(frozen=True, eq=False)
-class CaptionSplit:
-    """Picture files and captions of one split, before anything is computed from them."""
+@dataclass(frozen=True, eq=False, repr=False)
+class CaptionSplit(Split):
+    """A split of photographs, which are decoded only when somebody asks for their pixels.
 
-    name: str
-    """ "train", "dev" or "test"."""
-    dataset: str
+    Its `picture_ids` are COCO's numbers, or the files' names, with their folder if the annotations name one.
+    """
+
+    dataset: str = ""
     """The dataset's own name: "coco", "flickr30k" or "flickr8k"."""
-    files: list[Path]
-    """n pictures."""
-    captions: list[str]
-    """Nc sentences, one line each."""
-    owner: np.ndarray
-    """(Nc,) int64: the picture of each caption."""
-    picture_ids: list[str]
-    """n: COCO's number where there is one, else the file's name, with its folder if the JSON names one."""
-    caption_ids: list[str] | None = None
-    """COCO's number of each caption, Nc; None: the annotation file does not give them."""
 
     @classmethod
     def of(cls, name: str, dataset: str, pictures: Sequence[tuple[Entry, Path | None]]) -> "CaptionSplit":
@@ -71,39 +65,27 @@ class CaptionSplit:
         numbers = [entry.caption_ids for entry in entries]
         return cls(
             name=name,
-            dataset=dataset,
-            files=[path for _, path in pictures if path is not None],
+            pictures=Photographs([path or Path(entry.file) for entry, path in pictures], View()),
             captions=[caption for entry in entries for caption in entry.captions],
             owner=np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries]),
             picture_ids=[entry.identity for entry in entries],
             caption_ids=None if None in numbers else list(itertools.chain(*filter(None, numbers))),
+            dataset=dataset,
         )
 
-    def __repr__(self) -> str:
-        """Summarise the split in one line: the captions of COCO would fill a notebook."""
-        counts = f"{len(self.files)} pictures, {len(self.captions)} captions"
-        return f"CaptionSplit({self.name!r} of {self.dataset}: {counts})"
+    @functools.cached_property
+    def files(self) -> list[Path]:
+        """The file of each picture."""
+        assert isinstance(self.pictures, Photographs)
+        return [self.pictures.files[row] for row in self.pictures.rows]
 
-    def subset(self, pictures: int) -> "CaptionSplit":
-        """Return a split of the first pictures, with their captions."""
-        return self.without(set(self.picture_ids[pictures:]))
-
-    def without(self, picture_ids: Container[str]) -> "CaptionSplit":
+    def without(self, picture_ids: Container[str]) -> Self:
         """Return the split without some pictures and their captions."""
-        kept = np.array([identity not in picture_ids for identity in self.picture_ids])
-        captions = np.flatnonzero(kept[self.owner])
-        numbers = self.caption_ids
-        return replace(
-            self,
-            files=[self.files[row] for row in np.flatnonzero(kept)],
-            captions=[self.captions[row] for row in captions],
-            owner=(np.cumsum(kept) - 1)[self.owner[captions]],
-            picture_ids=[self.picture_ids[row] for row in np.flatnonzero(kept)],
-            caption_ids=None if numbers is None else [numbers[row] for row in captions],
-        )
+        rows = [row for row, identity in enumerate(self.picture_ids) if identity not in picture_ids]
+        return self.take(np.array(rows), Photographs([self.files[row] for row in rows], View()))
 
 
-def captions_sha256(split: CaptionSplit | Split) -> str:
+def captions_sha256(split: Split) -> str:
     """Return a sha256 over the names of pictures, captions and, if not five each, their numbers."""
     counts = caption_numbers(split.owner, len(split.picture_ids))
     return lines_sha256(split.picture_ids, split.captions, map(str, counts))
@@ -168,10 +150,28 @@ def load_karpathy(
             raise mistake
     return {
         name: CaptionSplit.of(
-            name, found.dataset, [(entry, path or found.root / entry.file_name) for entry, path in pictures]
+            name, found.dataset, [(entry, path or found.root / entry.file) for entry, path in pictures]
         )
         for name, pictures in found.splits.items()
     }
+
+
+def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
+    """Open a folder of photographs and captions without extracting features: a batch reads its own pictures.
+
+    Arguments and errors are those of `load_karpathy`; `view` is how the pictures are seen, None: the middle
+    of each, 224 pixels wide.
+    """
+    return from_files(load_karpathy(root), view or View())
+
+
+def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
+    """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
+    train, dev, test = (
+        replace(splits[name], pictures=Photographs(splits[name].files, view))
+        for name in ("train", "dev", "test")
+    )
+    return Dataset(splits["train"].dataset, train, dev, test, "pixels")
 
 
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
@@ -207,7 +207,11 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
         report.warnings += _shared(whole)
         if found.annotations == found.root and (without := read_beside(found.root)[1]):
             report.warnings.append(f"{counted(without, 'picture')} without a text beside it: left out")
-        facts, warnings = look_at_words({n: CaptionSplit.of(n, "", p) for n, p in found.splits.items()})
+        spoken = {
+            name: [(entry, path) for entry, path in pictures if entry.captions]
+            for name, pictures in found.splits.items()
+        }
+        facts, warnings = look_at_words({n: CaptionSplit.of(n, "", p) for n, p in spoken.items() if p})
         report.facts += facts
         report.warnings += warnings
     return report

@@ -2,15 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.words import Tokenizer, tokenize
 from vsecore.typed import counted
-
-if TYPE_CHECKING:
-    from vsecore.data.karpathy import CaptionSplit
-    from vsecore.data.splits import Split
 
 MANY = 0.1
 """The share of unknown words above which there is a warning."""
@@ -43,37 +39,31 @@ class Known:
         """The share of the words that are unknown."""
         return self.unknown / max(1, self.words)
 
-    def sentence(self, name: str) -> str:
-        """Say it of a split, in one sentence."""
-        said = f"{name}: {100 * self.share:.1f} % of its words are unknown ({self.unknown} of {self.words})"
-        return said + (f"; without a known word: {counted(self.blank, 'caption')}" if self.blank else "")
-
 
 def warnings_of(known: Mapping[str, Known]) -> Iterator[str]:
     """Yield a warning for each split of which much is unknown, or captions as a whole."""
     for name, one in known.items():
-        if one.share > MANY:
-            yield f"{one.sentence(name)}: {REMEDY}"
-        elif one.blank:
-            yield one.sentence(name)
+        if one.share > MANY or one.blank:
+            blank = f"; without a known word: {counted(one.blank, 'caption')}" if one.blank else ""
+            remedy = f": {REMEDY}" if one.share > MANY else ""
+            share = f"{100 * one.share:.1f} % of its words are unknown ({one.unknown} of {one.words})"
+            yield f"{name}: {share}{blank}{remedy}"
 
 
-def look_at_words(splits: "Mapping[str, CaptionSplit | Split]") -> tuple[list[str], list[str]]:
+def look_at_words(splits: Mapping[str, Split]) -> tuple[list[str], list[str]]:
     """Say what a vocabulary of the training split, as recipes build it, would know of each split.
 
     Returns:
         Facts and warnings, a sentence each.
     """
-    facts: list[str] = []
     warnings: list[str] = []
     spoken: dict[str, list[str]] = {}
     for name, split in splits.items():
-        has_words = [bool(tokenize(caption)) for caption in split.captions]
-        spoken[name] = [caption for caption, has in zip(split.captions, has_words, strict=True) if has]
+        spoken[name] = [caption for caption in split.captions if tokenize(caption)]
         silent = [
             f"{caption} of {split.picture_ids[owner]}"
-            for caption, owner, has in zip(split.captions, split.owner, has_words, strict=True)
-            if not has
+            for caption, owner in zip(split.captions, split.owner, strict=True)
+            if not tokenize(caption)
         ]
         if silent:
             warnings.append(
@@ -81,10 +71,9 @@ def look_at_words(splits: "Mapping[str, CaptionSplit | Split]") -> tuple[list[st
                 "write what they show or leave them out"
             )
     try:
-        vocabulary = Vocabulary.build(spoken["train"])
+        vocabulary = Vocabulary.build(spoken.get("train", []))
     except ValueError as error:
-        warnings.append(f"train: {error}: a recipe that counts words cannot be trained")
-        return facts, warnings
+        return [], [*warnings, f"train: {error}: a recipe that counts words cannot be trained"]
     known = {name: Known.of(vocabulary, own) for name, own in spoken.items() if name != "train" and own}
-    facts += [f"{name}: {100 * one.share:.1f} % of its words are unknown" for name, one in known.items()]
-    return facts, warnings + list(warnings_of(known))
+    facts = [f"{name}: {100 * one.share:.1f} % of its words are unknown" for name, one in known.items()]
+    return facts, [*warnings, *warnings_of(known)]

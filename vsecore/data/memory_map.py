@@ -10,12 +10,13 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from vsecore.data.splits import UnreadPictures
 from vsecore.typed import short
 
 _LONGEST_HEADER = 1 << 16
 
 
-class MappedPictures:
+class MappedPictures(UnreadPictures):
     """Features or pixels that stay on disk: rows are read when they are asked for.
 
     Unlike numpy's own memory map, it is sent to another process as the file's name, not its content. Rows in
@@ -35,35 +36,8 @@ class MappedPictures:
     def __init__(self, path: Path, rows: range | None = None) -> None:
         self.path = Path(path)
         self._map = _open_npy(self.path)
+        self.dtype, self.one = self._map.dtype, self._map.shape[1:]
         self.rows = range(len(self._map)) if rows is None else rows
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, N, F) or (n, 3, H, W)."""
-        return len(self.rows), *self._map.shape[1:]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The numbers' type on disk."""
-        return self._map.dtype
-
-    def __len__(self) -> int:
-        """Return the number of pictures."""
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return some pictures: a slice stays on disk, a number or an array of numbers is read."""
-        if isinstance(rows, slice):
-            return MappedPictures(self.path, self.rows[rows])
-        if isinstance(rows, tuple) or np.asarray(rows).dtype.kind not in "iu":
-            raise TypeError(f"rows are {rows!r}: wanted a slice, a number or an array of numbers")
-        rows = np.asarray(rows)
-        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-            raise IndexError(f"rows {rows.min()} to {rows.max()}: {self.path} has 0 to {len(self) - 1}")
-        wanted = self.rows.start + self.rows.step * rows
-        if self._file is None:
-            return np.asarray(np.take(self._map, wanted, axis=0))
-        return self._read(wanted.ravel()).reshape(*rows.shape, *self.shape[1:])
 
     @functools.cached_property
     def _file(self) -> IO[bytes] | None:
@@ -75,10 +49,11 @@ class MappedPictures:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         return file
 
-    def _read(self, rows: np.ndarray) -> np.ndarray:
-        """Read the bytes of some rows of the file, (R,), in the order in which they lie on the disk."""
-        assert self._file is not None
-        out = np.empty((len(rows), *self._map.shape[1:]), self._map.dtype)  # (R, N, F)
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Read the bytes of some rows of the file, (R, ...), in the order in which they lie on the disk."""
+        if self._file is None:
+            return np.asarray(np.take(self._map, rows, axis=0))
+        out = np.empty((len(rows), *self.one), self.dtype)  # (R, N, F)
         size = self._map[0].nbytes
         for place in np.argsort(rows).tolist():
             left, at = memoryview(out[place]).cast("B"), self._map.offset + int(rows[place]) * size

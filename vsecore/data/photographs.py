@@ -1,20 +1,19 @@
 """Photographs that are decoded when a batch asks for them, so that networks can be trained on pixels."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from PIL import Image
 from pydantic import Field
 
-from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.data.noise import noise
 from vsecore.data.picture_files import open_picture
-from vsecore.data.splits import Dataset, Split
+from vsecore.data.splits import UnreadPictures
 
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 LONGEST = 20
@@ -96,12 +95,12 @@ class View:
         return _as_array(seen)
 
 
-class Photographs:
+class Photographs(UnreadPictures):
     """Pixels of picture files, (n, 3, side, side) uint8, read when they are asked for.
 
     Args:
         files: n pictures.
-        view: how they are seen.
+        view: how they are seen; rows are read as they are evaluated.
 
     Raises:
         ValueError: when a picture is read that cannot be; the message names its file.
@@ -109,28 +108,13 @@ class Photographs:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, files: Sequence[Path] | np.ndarray, view: View) -> None:
-        self.files, self.view = np.asarray(files, object), view
+    def __init__(self, files: Sequence[Path], view: View) -> None:
+        self.files, self.view, self.one = list(files), view, (3, view.side, view.side)
+        self.rows = range(len(self.files))
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, 3, side, side)."""
-        return len(self.files), 3, self.view.side, self.view.side
-
-    def __len__(self) -> int:
-        """Return the number of pictures."""
-        return len(self.files)
-
-    def __getitem__(self, rows: Any) -> Any:
-        """Return some pictures as they are evaluated: a slice stays on disk, an array of rows is read."""
-        if isinstance(rows, slice):
-            return Photographs(self.files[rows], self.view)
-        read = self._read(np.atleast_1d(rows), self.view.plain)
-        return read if np.ndim(rows) else read[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return all pictures as they are evaluated."""
-        return self[np.arange(len(self))].astype(dtype or self.dtype, copy=False)
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return some pictures as they are evaluated, (R, 3, side, side)."""
+        return self._seen(rows, self.view.plain)
 
     def varied(self, rows: np.ndarray, seed: int, epoch: int, drawn_by: np.ndarray) -> np.ndarray:
         """Return some pictures as a training step sees them, (B, 3, side, side).
@@ -142,46 +126,17 @@ class Photographs:
             drawn_by: B rows of pictures or captions, on which each cut depends: a picture that a batch holds
                 twice, with two captions, is cut in two ways.
         """
-        return self._read(rows, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))
+        places = self.rows.start + self.rows.step * rows
+        return self._seen(places, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))
 
-    def _read(self, rows: np.ndarray, see: Callable[..., np.ndarray], *draws: np.ndarray) -> np.ndarray:
-        def cut(path: Path, *numbers: np.ndarray) -> np.ndarray:
-            return see(open_picture(path), *numbers)
+    def _seen(self, rows: np.ndarray, see: Callable[..., np.ndarray], *draws: np.ndarray) -> np.ndarray:
+        def cut(row: int, *numbers: np.ndarray) -> np.ndarray:
+            return see(open_picture(self.files[row]), *numbers)
 
         if not len(rows):
-            return np.empty((0, *self.shape[1:]), np.uint8)
+            return np.empty((0, *self.one), np.uint8)
         with ThreadPoolExecutor(min(len(rows), os.cpu_count() or 1)) as pool:  # leaves Python's lock
-            return np.stack(list(pool.map(cut, self.files[rows], *draws)))
-
-
-def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
-    """Open a folder of photographs and captions without extracting features: a batch reads its own pictures.
-
-    Args:
-        root: as for `karpathy.load_karpathy`.
-        view: how the pictures are seen; None: the middle of a picture, 224 pixels wide.
-
-    Raises:
-        FileNotFoundError: the folder, the annotations or picture files are missing.
-        ValueError: the annotations are damaged (see `load_karpathy`).
-    """
-    return from_files(load_karpathy(root), view or View())
-
-
-def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
-    """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
-    train, dev, test = (
-        Split(
-            name=name,
-            pictures=Photographs(splits[name].files, view),
-            captions=splits[name].captions,
-            owner=splits[name].owner,
-            picture_ids=splits[name].picture_ids,
-            caption_ids=splits[name].caption_ids,
-        )
-        for name in ("train", "dev", "test")
-    )
-    return Dataset(splits["train"].dataset, train, dev, test, "pixels")
+            return np.stack(list(pool.map(cut, rows, *draws)))
 
 
 def _as_array(picture: Image.Image) -> np.ndarray:

@@ -3,7 +3,7 @@
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -11,23 +11,10 @@ from pathlib import Path
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 """The endings of picture files that are read."""
 OTHERS = {
-    *(
-        ".heic",
-        ".heif",
-        ".hif",
-        ".avif",
-        ".jp2",
-        ".j2k",
-        ".jpx",
-        ".jxl",
-        ".jxr",
-        ".psd",
-        ".xcf",
-        ".svg",
-        ".eps",
-    ),
-    *(".ai", ".tga", ".ppm", ".pgm", ".exr", ".hdr", ".ico", ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".crw"),
+    *(".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".jxl", ".jxr", ".psd", ".xcf", ".svg"),
+    *(".ai", ".tga", ".ppm", ".pgm", ".exr", ".hdr", ".eps", ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".crw"),
     *(".arw", ".sr2", ".srf", ".raf", ".orf", ".rw2", ".pef", ".srw", ".x3f", ".3fr", ".iiq", ".erf", ".kdc"),
+    ".ico",
 }
 """Endings of pictures that are not."""
 NOT_PEOPLES = {
@@ -88,50 +75,39 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
         exclude: patterns such as `*.png` or `drafts`, of a file's or folder's name or its path below root.
     """
     found, patterns = Listing(), [name_key(pattern).casefold().rstrip("/") for pattern in exclude]
-    real = Path(os.path.realpath(root))
-    visited = {_identity(parent) for parent in (real, *real.parents)}  # a link to these would lead round
+    visited = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}  # links there lead round
+    folders, links = [root], list[Path]()
 
     def unwanted(path: Path) -> bool:
         below = name_key(path.relative_to(root).as_posix()).casefold()
         return any(fnmatchcase(below, p) or fnmatchcase(below.rpartition("/")[2], p) for p in patterns)
 
-    def enter(folder: Path, linked: list[Path]) -> None:
+    while folders or links:  # links come after the real folders, so that what is here keeps its own name
+        folder = folders.pop() if folders else links.pop(0)
         try:
+            if (identity := _identity(folder)) in visited:
+                continue
+            visited.add(identity)
             with os.scandir(folder) as opened:
                 entries = sorted(opened, key=lambda entry: entry.name)
         except OSError as error:
             found.unreadable[folder] = error.strerror or str(error)
-            return
+            continue
         for entry in entries:
-            path = folder / entry.name
+            path, suffix = folder / entry.name, Path(entry.name).suffix.lower()
             if entry.name.startswith(".") or path == own:
                 continue
             if patterns and unwanted(path):
                 found.excluded += 1
-            elif not _is_folder(entry):
-                suffix = path.suffix.lower()
-                if suffix in readable_suffixes():
-                    found.pictures.append(path)
-                elif suffix in OTHERS:
-                    found.others[suffix] += 1
-            elif entry.name.casefold() in NOT_PEOPLES:
-                found.systems.append(path)
-            elif entry.is_symlink():
-                linked.append(path)  # after the real folders, so that what is here keeps its own name
-            else:
-                visit(path, linked)
-
-    def visit(folder: Path, linked: list[Path]) -> None:
-        try:
-            identity = _identity(folder)
-        except OSError as error:
-            found.unreadable[folder] = error.strerror or str(error)
-            return
-        if identity not in visited:
-            visited.add(identity)
-            enter(folder, linked)
-
-    _until_empty(enter, visit, root)
+            elif _is_folder(entry):
+                if entry.name.casefold() in NOT_PEOPLES:
+                    found.systems.append(path)
+                else:
+                    (links if entry.is_symlink() else folders).append(path)
+            elif suffix in readable_suffixes():
+                found.pictures.append(path)
+            elif suffix in OTHERS:
+                found.others[suffix] += 1
     found.pictures.sort()
     return found
 
@@ -141,16 +117,6 @@ def readable_suffixes() -> set[str]:
     from vsecore.data.picture_files import HEIC_SUFFIXES
 
     return SUFFIXES | HEIC_SUFFIXES
-
-
-def _until_empty(
-    enter: Callable[[Path, list[Path]], None], visit: Callable[[Path, list[Path]], None], root: Path
-) -> None:
-    """Enter the root, then the links that were found, and those found behind them."""
-    waiting: list[Path] = []
-    enter(root, waiting)
-    while waiting:
-        visit(waiting.pop(0), waiting)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -8,7 +8,7 @@ those of the real thing. There is something to learn too, so that a loss which f
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,7 +19,7 @@ from vsecore.data.features import open_precomp
 from vsecore.data.folder_writer import FolderWriter
 from vsecore.data.noise import noise
 from vsecore.data.splits import CAPTIONS_A_PICTURE as CAPTIONS
-from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.data.splits import Dataset, FeatureKind, Split, UnreadPictures
 
 Collection = Literal["coco", "flickr30k", "flickr8k"]
 
@@ -91,7 +91,7 @@ def rehearsal(shape: Shape, seed: int = 0) -> Dataset:
     return Dataset("rehearsal", splits["train"], splits["dev"], splits["test"], shape.kind)
 
 
-class DrawnPictures:
+class DrawnPictures(UnreadPictures):
     """Features (n, N, F) in half precision that are drawn when they are read.
 
     The name of the split and the seed decide which of the `things`, (T, F), the elements of a picture are.
@@ -100,21 +100,12 @@ class DrawnPictures:
     dtype = np.dtype(np.float16)
 
     def __init__(self, things: np.ndarray, count: int, elements: int, seed: int, name: str) -> None:
-        self.things, self.count, self.elements, self.seed, self.name = things, count, elements, seed, name
+        self.things, self.rows, self.one = things, range(count), (elements, things.shape[1])
+        self.elements, self.seed, self.name = elements, seed, name
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(n, N, F)."""
-        return self.count, self.elements, self.things.shape[1]
-
-    def __len__(self) -> int:
-        """Return the number of pictures."""
-        return self.count
-
-    def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return the pictures of an array of rows or of a slice, (B, N, F)."""
-        chosen = np.arange(self.count)[rows]
-        return self.things[self.shown(np.atleast_1d(chosen))].reshape(*chosen.shape, *self.shape[1:])
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Return some pictures, (R, N, F)."""
+        return self.things[self.shown(rows)]
 
     def shown(self, rows: np.ndarray) -> np.ndarray:
         """Return which things some pictures show, (B, N)."""
@@ -124,8 +115,8 @@ class DrawnPictures:
         """Return five captions of each picture, picture after picture."""
         shortest, longest = LENGTHS
         captions = []
-        for start in range(0, self.count, BLOCK):
-            pictures = np.arange(start, min(start + BLOCK, self.count))
+        for start in range(0, len(self), BLOCK):
+            pictures = np.arange(start, min(start + BLOCK, len(self)))
             rows = (pictures[:, None] * CAPTIONS + np.arange(CAPTIONS)).ravel()  # (C,)
             draws = noise(self.seed, 0, f"captions of {self.name}", rows, 1 + 2 * longest)
             lengths = shortest + (draws[:, 0] * (longest - shortest + 1)).astype(int)

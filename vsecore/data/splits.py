@@ -1,10 +1,12 @@
 """Pictures with captions as arrays: a part of a collection (`Split`), and its three parts (`Dataset`)."""
 
+import copy
 import functools
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 
@@ -31,6 +33,50 @@ class Pictures(Protocol):
 
     def __getitem__(self, rows: Any, /) -> Any:
         """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
+
+
+class UnreadPictures(ABC):
+    """Pictures that are read when they are asked for: a slice stays unread, numbers of rows are read.
+
+    A subclass says what the `dtype` and the shape of one picture are, and how rows are read.
+    """
+
+    dtype: np.dtype[Any]
+    one: tuple[int, ...]
+    """(N, F) or (3, H, W)."""
+    rows: range
+    """Which of all rows these pictures are."""
+
+    @abstractmethod
+    def read(self, rows: np.ndarray) -> np.ndarray:
+        """Read R rows, as they are numbered before any slice, (R, ...)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, N, F) or (n, 3, H, W)."""
+        return len(self.rows), *self.one
+
+    def __len__(self) -> int:
+        """Return the number of pictures."""
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some pictures: a slice stays unread, a number or an array of numbers is read."""
+        if isinstance(rows, slice):
+            part = copy.copy(self)
+            part.rows = self.rows[rows]
+            return part
+        if isinstance(rows, tuple) or np.asarray(rows).dtype.kind not in "iu":
+            raise TypeError(f"rows are {rows!r}: wanted a slice, a number or an array of numbers")
+        rows = np.asarray(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise IndexError(f"rows are {rows.min()} to {rows.max()}: there are 0 to {len(self) - 1}")
+        read = self.read((self.rows.start + self.rows.step * rows).ravel())
+        return read.reshape(*rows.shape, *self.one)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Read all pictures."""
+        return np.asarray(self[np.arange(len(self))], dtype)
 
 
 CAPTIONS_A_PICTURE = 5
@@ -157,7 +203,7 @@ class Split:
         places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)  # (C,) 0 1 2 0 1
         return rows[np.repeat(begins[pictures], counts) + places]
 
-    def subset(self, pictures: int) -> "Split":
+    def subset(self, pictures: int) -> Self:
         """Return a split of the first pictures, with their captions.
 
         Raises:
@@ -165,14 +211,18 @@ class Split:
         """
         if not 1 <= pictures <= len(self):
             raise ValueError(f"pictures is {pictures}: wanted 1 to {len(self)} for split {self.name!r}")
-        kept = np.flatnonzero(self.owner < pictures)
+        return self.take(np.arange(pictures), self.pictures[:pictures])
+
+    def take(self, rows: np.ndarray, pictures: Pictures) -> Self:
+        """Return a split of some pictures, with their captions: `pictures` are those in `rows`, in order."""
+        kept = np.flatnonzero(np.isin(self.owner, rows))
         return replace(
             self,
-            pictures=self.pictures[:pictures],
+            pictures=pictures,
             captions=[self.captions[row] for row in kept],
-            owner=self.owner[kept],
-            picture_ids=self.picture_ids[:pictures],
-            picture_counts=None if self.picture_counts is None else self.picture_counts[:pictures],
+            owner=np.searchsorted(rows, self.owner[kept]),
+            picture_ids=[self.picture_ids[row] for row in rows],
+            picture_counts=None if self.picture_counts is None else self.picture_counts[rows],
             targets=None if self.targets is None else self.targets[kept],
             caption_ids=None if self.caption_ids is None else [self.caption_ids[row] for row in kept],
         )

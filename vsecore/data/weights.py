@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,6 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from vsecore.data.files import digest_of
 from vsecore.typed import short
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -43,7 +41,8 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: it is damaged, or holds other tensors; its code is never run.
+        ValueError: it is damaged, holds other tensors, or those of another network by `KNOWN_WEIGHTS`; its
+            code is never run.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
@@ -62,31 +61,13 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
             raise ValueError(f"{refused} {short(tensor)} is {found}: wanted {right.dtype} {(*right.shape,)}")
         if not value.isfinite().all():
             raise ValueError(f"{refused} {short(tensor)} holds NaN or infinity")
-    network.load_state_dict(given, strict=False)
-
-
-def refuse_other_network(path: Path, name: str) -> None:
-    """Refuse weights that are known to be those of another network of timm with the same tensors.
-
-    `KNOWN_WEIGHTS` knows some by their numbers. A file that timm published before there was a hub is known by
-    its own digest, which was in its name ("tf_efficientnet_lite0-0aa007d2.pth"). `fill` has accepted it.
-    """
-    import timm
-
-    numbers = {key: value for key, value in read(path).items() if not key.endswith("num_batches_tracked")}
-    owners, digest = {KNOWN_WEIGHTS.get(sha256_of(numbers), "")}, digest_of(path).hex()
-    for model in timm.list_pretrained():
-        address = str(getattr(timm.get_pretrained_cfg(model), "url", ""))
-        begins = re.search(r"-([0-9a-f]{8,})\.pth$", address)
-        if begins and digest.startswith(begins[1]):
-            owners.add(model.partition(".")[0])
-    owners.discard("")
-    if owners and name.partition(".")[0] not in owners:
-        right = " or ".join(sorted(owners))
+    owner = KNOWN_WEIGHTS.get(sha256_of({key: value for key, value in given.items() if key in needed}), name)
+    if owner not in (name, name.partition(".")[0]):
         raise ValueError(
-            f"{path} holds the weights of {right}: {name} has the same tensors, but computes something else "
-            f"with them; name {right} (--backbone)"
+            f"{path} holds the weights of {owner}: {name} has the same tensors, but computes something else "
+            f"with them; name {owner} (--backbone)"
         )
+    network.load_state_dict(given, strict=False)
 
 
 def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:

@@ -19,9 +19,8 @@ import torch
 
 from vsecore.data.annotations import expanded, read_annotations
 from vsecore.data.copies import copies
-from vsecore.data.karpathy import CaptionSplit, find_unreadable, load_karpathy
+from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
 from vsecore.data.known_words import Known, warnings_of
-from vsecore.data.photographs import from_files
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
