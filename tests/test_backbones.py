@@ -45,6 +45,11 @@ def test_a_grid_can_look_at_larger_pictures_and_patches_cannot(tmp_path: Path) -
         load_backbone("test_resnet", tmp_path / "test_resnet.safetensors", picture_size=8)
 
 
+def test_tensorflows_mobilenet_is_given_numbers_from_minus_one_to_one() -> None:
+    normalise = load_backbone("mobilenetv2_100_same", untrained=True).normalise
+    assert normalise(torch.tensor([0, 255]).expand(1, 3, 1, 2)).unique().tolist() == [-1, 1]
+
+
 def test_a_pickle_of_the_hub_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from vsecore.cli import app
@@ -21,7 +20,7 @@ from vsecore.data.butd import import_regions
 from vsecore.data.feature_folder import FeatureRows
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.recipes import get
-from vsecore.training import fit, load_run
+from vsecore.training import fit
 
 REGIONS, WIDTH = 6, 8
 NUMBERS = {"train": [9, 391895, 522418], "restval": [184613], "val": [574769], "test": [203564, 318219]}
@@ -70,16 +69,6 @@ def line(number: int, name: str | None = None, columns: int = 6, regions: int = 
     return "\t".join([known_as, *between, str(regions), *encoded]) + "\n"
 
 
-def train_tern(folder: Path, run: Path) -> None:
-    """Train and evaluate the recipe that reads where regions lie."""
-    small = "dim=8 training.epochs=1 training.batch_size=5 text.encoder.word_dim=8"
-    settings = [part for one in f"{small} text.encoder.minimum_count=1".split() for part in ("--set", one)]
-    asked = f"train tern_region_words --data {folder} --out {run} --device cpu".split() + settings
-    for command in (asked, f"evaluate {run} --data {folder}".split()):
-        done = CliRunner().invoke(app, command, catch_exceptions=False)
-        assert done.exit_code == 0, done.output
-
-
 ALL = [number for numbers in NUMBERS.values() for number in numbers]
 
 
@@ -116,12 +105,12 @@ def holds_them(folder: Path, dtype: str = "float16") -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_table_becomes_a_folder(
-    coco: Path, table: Path, tmp_path: Path, dtype: str, capsys: pytest.CaptureFixture
-) -> None:
-    folder = import_regions([table], coco, tmp_path / "out", dtype=dtype)
+def test_a_table_becomes_a_folder(coco: Path, table: Path, tmp_path: Path, dtype: str) -> None:
+    folder = tmp_path / "out"
+    command = ["data", "import", str(table), "--captions", str(coco), "--out", str(folder), "--dtype", dtype]
+    said = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert "4 pictures" in said.stdout and "2 lines of pictures that are in no split: left out" in said.stderr
     holds_them(folder, dtype)
-    assert "2 lines of pictures that are in no split: left out" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     import_regions([table], coco, folder, dtype=dtype)
     assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
@@ -330,22 +319,6 @@ def test_memory_does_not_grow_with_the_table(coco: Path, tmp_path: Path) -> None
         file.write("x" * (butd.LARGEST + 9))
     with pytest.raises(ValueError, match="67108864 bytes"):
         import_regions([table], coco, tmp_path / "other")
-
-
-def test_boxes_that_were_imported_reach_the_encoder_of_tern(coco: Path, table: Path, tmp_path: Path) -> None:
-    folder, run = tmp_path / "out", tmp_path / "run"
-    command = ["data", "import", str(table), "--captions", str(coco), "--out", str(folder)]
-    assert "4 pictures" in CliRunner().invoke(app, command, catch_exceptions=False).output
-    train_tern(folder, run)
-    trained, data = load_run(run), with_boxes(open_precomp(folder))
-    assert trained.data["fingerprint"] == data.fingerprint() and data.feature_dim == WIDTH + 6
-    features, boxes = region(NUMBERS["test"][0])
-    pictures = np.concatenate([features, places_of(boxes)], 1)[None].astype(np.float16)
-    assert np.array_equal(data.test.pictures[np.array([0])], pictures)
-    moved = np.concatenate([features, places_of(boxes[::-1])], 1)[None].astype(np.float16)
-    both = torch.from_numpy(np.concatenate([pictures, moved])).float()
-    one, other = trained.model.encode_pictures(both).vectors
-    assert (one - other).norm() > 1e-3
 
 
 def test_where_a_region_lies_is_told_in_shares_of_its_picture() -> None:

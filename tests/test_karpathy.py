@@ -224,23 +224,6 @@ def test_text_files_that_lie_are_refused_by_loading_and_by_checking(
     assert str(caught.value) in check_photographs(folder, token).problems
 
 
-@pytest.mark.parametrize("file", ["Flickr8k.token.txt", "Flickr_8k.trainImages.txt"])
-def test_text_files_of_other_editors_are_read_or_named(album: Album, file: str) -> None:
-    folder = album()
-    token = text_files(folder)
-    wanted = by_picture(load_karpathy(folder, token)["train"])
-    good = (folder / file).read_text()
-    for same in (good.replace("\n", "\r\n").encode(), good.encode("utf-8-sig")):
-        (folder / file).write_bytes(same)
-        assert by_picture(load_karpathy(folder, token)["train"]) == wanted
-    (folder / file).write_bytes(good.encode("utf-16"))
-    with pytest.raises(ValueError, match=f"{file} is not UTF-8 text"):
-        load_karpathy(folder, token)
-    (folder / file).unlink()
-    with pytest.raises(FileNotFoundError, match=file):
-        load_karpathy(folder, token)
-
-
 def test_a_check_opens_every_picture(album: Album, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = album()
     assert check_photographs(folder).problems == []
@@ -292,15 +275,6 @@ def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
     (problem,) = check_photographs(folder).problems
     assert problem.startswith("split 'train': 1 picture (train3.jpg) with fewer than 5 captions")
     assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
-
-
-def test_flickr8k_is_the_same_in_both_formats(photographs: Path) -> None:
-    folder = photographs / "flickr8k"
-    from_json, from_text = load_karpathy(folder), load_karpathy(folder, folder / "Flickr8k.token.txt")
-    for name, pictures in (("train", 6000), ("dev", 1000), ("test", 1000)):
-        assert len(from_json[name].files) == pictures and len(from_json[name].captions) == 5 * pictures
-        assert by_picture(from_json[name]) == by_picture(from_text[name])
-        assert from_json[name].dataset == "flickr8k"
 
 
 def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album: Album, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Regions: the best boxes of a detector, the features of each, and where the boxes are."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torchvision.ops import box_iou
 
-from vsecore.data.backbones import MirroredBackbone, RegionBackbone, load_backbone
+from vsecore.data.backbones import (
+    MirroredBackbone,
+    RegionBackbone,
+    _use_published_epsilon,
+    load_backbone,
+)
 from vsecore.data.features import check_precomp, extract, open_precomp
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import decode_in_proportion
@@ -208,10 +214,6 @@ def test_what_is_no_detector_is_refused(weights: Path, detector: RegionBackbone)
 def test_published_weights_of_a_detector_hold_no_code_and_get_their_epsilon(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from safetensors.torch import load_file
-
-    from vsecore.data import backbones
-
     url = torchvision.models.get_model_weights(NAME[12:]).DEFAULT.url
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     path = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
@@ -220,9 +222,6 @@ def test_published_weights_of_a_detector_hold_no_code_and_get_their_epsilon(
     with pytest.raises(ValueError, match="cannot be read as weights"):
         load_backbone(NAME)
     model = torch.nn.Sequential(torch.nn.BatchNorm2d(2))
-    digest = __import__("hashlib").sha256(weights.read_bytes()).hexdigest()
-    backbones._use_published_epsilon(
-        model, "fasterrcnn_resnet50_fpn", weights, f"https://x/y-{digest[:8]}.pth"
-    )
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    _use_published_epsilon(model, "fasterrcnn_resnet50_fpn", weights, f"https://x/y-{digest[:8]}.pth")
     assert model[0].eps == 0
-    assert load_file(weights)

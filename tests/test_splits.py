@@ -86,12 +86,6 @@ def test_pixels_are_pictures_too_in_memory_and_on_disk(tmp_path: Path) -> None:
     assert mapped.subset(3).fingerprint() == split.subset(3).fingerprint()
 
 
-def test_a_split_says_what_it_holds_in_one_line() -> None:
-    assert repr(small_split(pixels=True)) == "Split('train': 5 pictures of 4×6 pixels, 8 captions)"
-    wide = small_split(targets=targets(7))
-    assert repr(wide) == "Split('train': 5 pictures of (3, 2), 8 captions, targets of width 7)"
-
-
 CHANGES = [
     {"pictures": np.zeros((5, 4))},
     {"pictures": np.zeros((5, 0, 4))},
