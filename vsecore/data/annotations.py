@@ -155,9 +155,7 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
             return root
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise ValueError(
-            f"{root} holds several annotation files ({names}): name the one to use (--captions, or json_path)"
-        )
+        raise ValueError(f"{root} has several annotation files ({names}): name one (--captions, json_path)")
     if not found or not found[0].is_file():
         raise FileNotFoundError(
             f"no file {found[0] if found else root / 'dataset_*.json'}, and no other captions: name or get "

@@ -104,9 +104,7 @@ class MirroredBackbone(Backbone):
 
     def __init__(self, backbone: Backbone) -> None:
         if backbone.kind == "region":
-            raise ValueError(
-                f"{backbone.name} finds regions, of which a mirror image has others: leave it out"
-            )
+            raise ValueError(f"{backbone.name} finds regions, of which a mirror image has others")
         name = f"{backbone.name}, mirrored"
         super().__init__(name, backbone.network, backbone.normalise, backbone.picture_size, backbone.kind)
         self.elements *= 2
@@ -282,9 +280,7 @@ class _TimmFeatures(nn.Module):
     def forward(self, pictures: Tensor) -> Tensor:
         seen = self.model.forward_features(pictures)
         if not isinstance(seen, Tensor):
-            raise ValueError(
-                f"{type(self.model).__name__} gives several maps at once: choose a network that gives one"
-            )
+            raise ValueError(f"{type(self.model).__name__} gives several maps at once: choose another")
         if seen.dim() == 3:
             return seen[:, getattr(self.model, "num_prefix_tokens", 0) :]  # without class token and registers
         channels_last = seen.shape[1] != self.model.num_features  # as Swin has them

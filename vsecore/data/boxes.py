@@ -72,7 +72,5 @@ def _boxed(split: Split) -> Split:
         )
     whole = MappedPictures(path)
     if whole.shape[1:] != (features.shape[1], 4) or len(whole) != len(MappedPictures(features.path)):
-        raise ValueError(
-            f"{path} holds {short(whole.shape)}: wanted a box for each region of {features.path.name}"
-        )
+        raise ValueError(f"{path} holds {short(whole.shape)}: wanted boxes for {features.path.name}")
     return replace(split, pictures=BoxedPictures(features, MappedPictures(path, features.rows)))

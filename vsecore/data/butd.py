@@ -184,9 +184,7 @@ def _find(paths: list[Path], boxes: Path | None, folder: Path, names: _Names) ->
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
     if len({path.is_dir() for path in paths}) != 1 or folder.resolve() in map(Path.resolve, paths):
-        raise ValueError(
-            f"sources must be TSV files, or folders of .npy files, and not {folder}: name at least one"
-        )
+        raise ValueError(f"sources must be TSV files, or folders of .npy files, and not {folder}")
     if paths[0].is_dir():
         return _find_files(paths, boxes, names)
     if boxes is not None:
@@ -311,9 +309,7 @@ def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
             count, boxes = told["num_boxes"], told.get("boxes")
             boxes, features = boxes and boxes.encode(), told["features"].encode()
         elif len(fields) not in _COLUMNS:
-            raise ValueError(
-                f"{len(fields)} columns, wanted {', '.join(map(str, _COLUMNS))}, or VinVL's JSON"
-            )
+            raise ValueError(f"{len(fields)} columns, wanted one of {[*_COLUMNS]}, or VinVL's JSON")
         else:
             places = _COLUMNS[len(fields)]
             count, boxes, features = (None if at is None else fields[at] for at in places)

@@ -39,9 +39,7 @@ def rouge_l(queries: Sequence[str], captions: Sequence[str], owner: np.ndarray) 
     computed by `rapidfuzz`.
     """
     if len(owner) != len(captions) or not np.bincount(owner).all():
-        raise ValueError(
-            f"owner is {len(owner)} pictures of {len(captions)} captions: wanted one caption each"
-        )
+        raise ValueError(f"owner is {len(owner)} rows for {len(captions)} captions: wanted one for each")
     numbers: dict[str, str] = {}
     order = np.argsort(owner, kind="stable")
     first = np.searchsorted(owner[order], np.arange(owner.max() + 1))  # where each picture's captions begin

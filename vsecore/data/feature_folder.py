@@ -256,6 +256,4 @@ def _overwrite(path: Path, count: int, rows: np.ndarray, values: np.ndarray) -> 
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror}): once that is solved, the same command goes on"
-        ) from error
+        raise OSError(f"{path} cannot be written: {error.strerror}; the same command goes on") from error

@@ -199,9 +199,7 @@ def _begin(folder: str | Path, test: str) -> tuple[Path, Meta, dict[str, str]]:
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
     meta: Meta = files.read_json(folder / META, Meta) if (folder / META).exists() else Meta()
     if (folder / UNFINISHED).exists() and not (folder / META).exists():
-        raise ValueError(
-            f"{folder} holds an unfinished extraction: run the same extraction again to finish it"
-        )
+        raise ValueError(f"{folder} holds an unfinished extraction: run it again to finish it")
     if test in ("train", "dev"):
         raise ValueError(f"test is {test!r}: wanted a split of its own, to test on")
     return folder, meta, {"train": "train", "dev": "dev", "test": test}

@@ -183,7 +183,5 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.n
         stored = features.astype(dtype)
     bad = first_not_finite(stored)
     if bad is not None:
-        raise ValueError(
-            f'features of {names[bad]} are not finite in {dtype}: set dtype="float32", or use other weights'
-        )
+        raise ValueError(f'features of {names[bad]} are not finite in {dtype}: set dtype="float32"')
     return stored

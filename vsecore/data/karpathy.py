@@ -236,9 +236,7 @@ class _Collection:
     def read(cls, root: str | Path, json_path: str | Path | None) -> "_Collection":
         root = expanded(root)
         if not root.is_dir():
-            raise FileNotFoundError(
-                f"no folder {root}: name the one that holds the pictures and their captions"
-            )
+            raise FileNotFoundError(f"no folder {root}: name the one with the pictures and captions")
         annotations = find_annotations(root, json_path)
         dataset, entries = read_annotations(annotations, root)
         find = _Finder(root)

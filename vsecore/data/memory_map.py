@@ -90,9 +90,7 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     # numpy parses a header as Python code, which fails in as many ways as code can.
     except Exception as error:
         problem = str(error).partition("\n")[0][:100]
-        raise ValueError(
-            f"{path} is not a .npy file, or is cut off ({problem}): get the file again"
-        ) from None
+        raise ValueError(f"{path} is not a .npy file, or is cut off ({problem}): get it again") from None
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))

@@ -85,9 +85,7 @@ def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path} is too large to be read ({error}): save it smaller") from None
     except _DAMAGE as error:
-        raise ValueError(
-            f"{path} cannot be read as a picture ({error}): get the file again, or save it as JPEG or PNG"
-        ) from None
+        raise ValueError(f"{path} cannot be read as a picture ({error}): get it again") from None
 
 
 def _upright(picture: Image.Image) -> Image.Image:

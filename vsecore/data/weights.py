@@ -80,9 +80,7 @@ def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
         folder = huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
     path = Path(folder) / file_name
     if not path.is_file():
-        raise FileNotFoundError(
-            f"{hub} has no {file_name} for {name}: get a file of its weights and name it (--weights)"
-        )
+        raise FileNotFoundError(f"{hub} has no {file_name} for {name}: name a file of weights (--weights)")
     read(path)  # says so if it is damaged
     return path
 

@@ -138,9 +138,7 @@ class TowerTokenizer(PieceTokenizer):
     def __init__(self, folder: str | Path, longest: int) -> None:
         path, config = Path(folder) / "tokenizer.json", Path(folder) / "tokenizer_config.json"
         if not path.is_file():
-            raise FileNotFoundError(
-                f"{folder} has no tokenizer.json: get that file of the model too, and put it into the folder"
-            )
+            raise FileNotFoundError(f"{folder} has no tokenizer.json: get that file of the model too")
         named = files.read_json(config) if config.is_file() else {}
         with _readable(path):
             pieces = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
