@@ -124,3 +124,9 @@ def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
     write({})
     return write
+
+
+@pytest.fixture
+def add(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Register a part for one test: `add(LOSSES, "mine", Mine)`."""
+    return lambda registry, name, entry: monkeypatch.setitem(registry._entries, name, entry)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.recipes import get
 from vsecore.training import fit
@@ -47,6 +48,15 @@ def small_data(kind="grid", **options):
     """Twenty pictures that are train, dev and test at once."""
     split = small_split("train", 20, **options)
     return Dataset("small", split, split, split, kind)
+
+
+def some_negatives(data):
+    """Other pictures, and captions of others, for each of the twenty pictures and their captions."""
+    owner = data.train.owner
+    return OfflineNegatives(
+        np.array([np.flatnonzero(owner != picture)[:9] for picture in range(20)]),
+        np.array([np.delete(np.arange(20), picture)[:7] for picture in owner]),
+    )
 
 
 def make_bert(folder, captions):

@@ -18,16 +18,6 @@ from vsecore.training.system import System
 
 
 @pytest.fixture
-def add(monkeypatch):
-    """Register a part for one test."""
-
-    def register(registry, name, entry):
-        monkeypatch.setitem(registry._entries, name, entry)
-
-    return register
-
-
-@pytest.fixture
 def steps(add):
     """The steps that a loss named "witness" receives: it notes them, and is otherwise the triplet loss."""
     seen = []

@@ -17,6 +17,7 @@ from small import (
     recipe,
     small_data,
     small_split,
+    some_negatives,
     start,
     start_two,
     stop_at,
@@ -24,7 +25,6 @@ from small import (
 )
 from vsecore import mining
 from vsecore.data.files import locked
-from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments.recording import known_beforehand
 from vsecore.mining.folder import MiningState
 from vsecore.model import VSE
@@ -187,14 +187,6 @@ def test_a_recipe_without_a_first_round_is_trained_once(tmp_path):
     assert_same_run(fit_in_rounds(recipe(), small_data(), device="cpu", folder=tmp_path), train())
     assert not (tmp_path / "first_round").exists()
     assert load_run(tmp_path).data == read_identity(tmp_path)["data"]
-
-
-def some_negatives(data):
-    owner = data.train.owner
-    return OfflineNegatives(
-        np.array([np.flatnonzero(owner != picture)[:9] for picture in range(20)]),
-        np.array([np.delete(np.arange(20), picture)[:7] for picture in owner]),
-    )
 
 
 def test_a_teachers_negatives_take_the_place_of_the_first_round(tmp_path):

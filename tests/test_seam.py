@@ -13,17 +13,6 @@ from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES, Similarity
 from vsecore.training import encode, load_run, score_split
 
-
-@pytest.fixture
-def add(monkeypatch):
-    """Register a part for one test."""
-
-    def register(registry, name, entry):
-        monkeypatch.setitem(registry._entries, name, entry)
-
-    return register
-
-
 # A loss with parameters.
 
 

@@ -28,13 +28,13 @@ from small import (
     recipe,
     small_data,
     small_split,
+    some_negatives,
     start,
     start_two,
     stop_at,
     train,
 )
 from vsecore import processes
-from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, Loss
@@ -556,11 +556,6 @@ def distributed_worker(out):
     LOSSES.register("reads_everything", ReadsEverything)
     targets = np.random.default_rng(0).standard_normal((39, 4)).astype(np.float32)
     data = small_data(captions_of=lambda picture: 1 + picture % 3, targets=targets)
-    owner = data.train.owner
-    negatives = OfflineNegatives(
-        np.array([np.flatnonzero(owner != picture)[:9] for picture in range(20)]),
-        np.array([np.delete(np.arange(20), picture)[:7] for picture in owner]),
-    )
     for batches in ("pairs", "pictures"):
         found = {}
 
@@ -569,7 +564,7 @@ def distributed_worker(out):
                 named = event.system.named_parameters()
                 found.update({f"gradient.{name}": p.grad.clone() for name, p in named})
 
-        hard = negatives if batches == "pairs" else None
+        hard = some_negatives(data) if batches == "pairs" else None
         run = train(distributed_recipe(batches), data, callback=callback, negatives=hard)
         found |= {f"weight.{name}": weight for name, weight in run.model.state_dict().items()}
         found["loss"] = torch.tensor(run.history[-1]["loss"])

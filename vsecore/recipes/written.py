@@ -38,7 +38,7 @@ def read_work(work: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def read_recipe(name: str, content: Mapping[str, Any], get: Get) -> Recipe:
     """Make a recipe from its settings; `get` returns the one that `recipe` names, with which it begins."""
-    settings = {"name": name, **content}
+    settings = {**content, "name": str(content.get("name", name))}
     base, source = settings.pop("recipe", None), str(settings.pop("source", ""))
     begun = Recipe(name, source) if base is None else get(str(base))
     return begun.override(settings | ({"source": source} if source else {}))

@@ -136,7 +136,8 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         ValueError: recipe and data do not fit, or there are no two steps to time.
     """
     if recipe.predicts_targets and data.train.targets is None:
-        data = _with_some_targets(data)
+        same = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))
+        data = replace(data, train=replace(data.train, targets=same))
     first = None
     if recipe.first_round is not None:
         first = plan(recipe.of_first_round(), data, seconds=seconds, **keywords)
@@ -196,12 +197,6 @@ def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
     others = 1 + np.arange(min(count, len(split) - 1))
     following = (np.arange(len(split))[:, None] + others) % len(split)  # (n, k)
     return OfflineNegatives(first[following].astype(np.int32), following[split.owner].astype(np.int32))
-
-
-def _with_some_targets(data: Dataset) -> Dataset:
-    """Return the data with one and the same target for each training caption."""
-    targets = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))
-    return replace(data, train=replace(data.train, targets=targets))
 
 
 def _finish_on_gpu() -> None:
