@@ -57,6 +57,11 @@ def test_a_number_is_right_in_any_form(key: str, form: Callable[[float], Any]) -
     assert check(key, form(EXERCISES[key].solution)).passed
 
 
+def test_a_tensor_may_be_handed_in_as_an_array_or_as_lists() -> None:
+    right = EXERCISES["04.break"].solution
+    assert all(check("04.break", form).passed for form in (right, right.numpy(), right.tolist()))
+
+
 FORMS = {
     "float32": lambda tensor: tensor.float() if tensor.is_floating_point() else tensor,
     "float64": lambda tensor: tensor.double() if tensor.is_floating_point() else tensor,

@@ -9,7 +9,7 @@ from course.checks.borrowed import borrowed, is_stub
 from course.checks.exercise import NOT_ANSWERED, Check, Exercise, Trial, judge_answer
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
-from course.grading.plain import citations, plain_markdown
+from course.grading.plain import citations, facts_of, plain_markdown
 
 SOLVED = """\
 from course.checks import exercise
@@ -109,6 +109,10 @@ def test_the_books_markdown_is_said_in_plain_words():
         "<details>\n<summary>A proof &amp; more</summary>\n\nBecause.\n\n</details>\n\n"
         "```python\ny = '{cite}`a`'\n```"
     )
+
+
+def test_an_exercise_says_whether_it_is_judged_by_gradients():
+    assert "gradients" in facts_of("07.score") and "gradients" not in facts_of("00.search")
 
 
 def test_citations_are_names_years_and_links(tmp_path):

@@ -78,6 +78,10 @@ class Compared(Check):
         return self.wrong or [partial(_damaged, damage, task.reference) for damage in self.damages]
 
 
+class Gradient(Compared):
+    """What `gradient` makes."""
+
+
 def _damaged(damage: Callable[..., Any], reference: Any, *given: Any) -> Any:
     return damage(reference, given)
 
@@ -150,7 +154,7 @@ def gradient(
         result = reference(*arguments)
         return result.detach() + (2 if exact else 0) * (result - result.detach())
 
-    return Compared(see, _joined(cases, given), inputs, tolerance, wrong, [detached, bent])
+    return Gradient(see, _joined(cases, given), inputs, tolerance, wrong, [detached, bent])
 
 
 def _joined(cases: Sequence[Given], given: Given) -> list[dict[str, Any]]:

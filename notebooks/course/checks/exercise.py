@@ -179,6 +179,8 @@ def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     if isinstance(answer, str) and task.kind != "predict":  # a number may stand in quotes
         with suppress(ValueError):
             answer = float(answer)
+    if isinstance(answer, np.ndarray | list):
+        answer = _formed(answer, task.solution)
     if callable(answer):
         form = _in_the_right_form(answer, task.called(task.reference)) if task.reference else answer
         answer = _stopped_by_dots(form)

@@ -56,7 +56,7 @@ def named(lesson: Lesson, dataset: Dataset, split: Split, tokenizer: Tokenizer) 
     return Named(
         torch.tensor(rows, dtype=torch.long),
         torch.tensor(first, dtype=torch.long),
-        torch.tensor(np.array(boxes)).view(-1, count),
+        torch.tensor(np.array(boxes, dtype=bool)).view(-1, count),
     )
 
 

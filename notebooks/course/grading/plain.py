@@ -16,6 +16,7 @@ from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
 from course.checks import EXERCISES
+from course.checks.comparing import Gradient
 from course.wording import counted
 from vsecore.paths import ROOT
 
@@ -113,10 +114,15 @@ def key_of_label(label: str) -> str:
 
 
 def facts_of(key: str) -> str:
-    """An exercise's key, what it asks for, how hard it is, its minutes and what it is worth, in a line."""
+    """An exercise's key, what it asks for, how hard it is, its minutes and what it is worth, in a line.
+
+    It also says if the last point is for gradients, since the exercise itself may not.
+    """
     task = EXERCISES[key]
     minutes, points = counted(task.minutes, "minute"), counted(len(task.trials), "point")
-    return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}.*"
+    trained = any(isinstance(trial.check, Gradient) for trial in task.trials)
+    flow = "; gradients must flow through it" if trained else ""
+    return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}{flow}.*"
 
 
 def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
