@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vsecore.cli.options import complete_recipe
+
 if TYPE_CHECKING:
     from vsecore.recipes import Recipe
     from vsecore.registry import Registry
@@ -19,7 +21,11 @@ PAPER = re.compile(r"[^:;]*?\d{4}( \([^)]*\))?")
 def recipes(
     name: Annotated[
         str,
-        typer.Argument(help="A recipe, perhaps with +variants. Leave it out to see all.", show_default=False),
+        typer.Argument(
+            help="A recipe, perhaps with +variants. Leave it out to see all.",
+            show_default=False,
+            autocompletion=complete_recipe,
+        ),
     ] = "",
 ) -> None:
     """List the recipes; or write one as YAML, which vse train takes again, and the variants that fit it."""

@@ -127,6 +127,21 @@ Precision = Annotated[
 ]
 
 
+def complete_recipe(incomplete: str) -> list[str]:
+    """Return the recipes that begin so, or after a plus sign the variants, for the shell's completion.
+
+    They are read from their files, since importing them takes longer than anybody waits for a name.
+    """
+    import yaml
+
+    works = (Path(__file__).parents[1] / "recipes").glob("*.yaml")
+    base, plus, begun = incomplete.rpartition("+")
+    kept = (
+        yaml.safe_load(work.read_bytes()).get("variants" if plus else "recipes") for work in sorted(works)
+    )
+    return [f"{base}{plus}{name}" for work in kept for name in work or () if name.startswith(begun)]
+
+
 def read_settings(pairs: Sequence[str] | None) -> dict[str, str]:
     """Read repeated --set NAME=VALUE options; a ValueError names one without an equals sign."""
     settings = {}

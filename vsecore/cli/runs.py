@@ -21,6 +21,7 @@ from vsecore.cli.options import (
     VectorsOption,
     Workers,
     check_writable,
+    complete_recipe,
     open_for,
     open_run,
     read_settings,
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
 
 
 Trained = Annotated[
-    str, typer.Argument(help="A recipe's name or file (see vse recipes); with --resume, a run's folder.")
+    str,
+    typer.Argument(
+        help="A recipe's name or file (see vse recipes); with --resume, a run's folder.",
+        autocompletion=complete_recipe,
+    ),
 ]
 Init = Annotated[
     Path | None,
@@ -59,7 +64,10 @@ Tune = Annotated[
         help="Train at several learning rates, each in a folder of --out, until the best lies in between.",
     ),
 ]
-RecipeName = Annotated[str, typer.Argument(help="A recipe's name or file (see vse recipes).")]
+RecipeName = Annotated[
+    str,
+    typer.Argument(help="A recipe's name or file (see vse recipes).", autocompletion=complete_recipe),
+]
 Out = Annotated[
     Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
 ]
