@@ -123,37 +123,25 @@ def small_data(kind="grid", seed=0):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_arm_is_another_system_that_can_be_built(name):
+def test_arms_are_systems_that_differ_in_nothing_but_what_the_experiment_is_about(name):
     experiment = EXPERIMENTS[name]
+    apart = [arm for arm, chosen in experiment.arms.items() if not chosen.best_of]
     for data, scale in (LESSON_SCALE | FAIR_SCALE).items():
-        titles = set()
-        for arm in experiment.arms:
-            if not experiment.arms[arm].best_of:
-                titles.add(title_of(planned(experiment, arm, experiment.features_on(data), scale)))
-        apart = [arm for arm in experiment.arms.values() if not arm.best_of]
-        assert len(titles) == len(apart), data
-        assert len({digest for _, digest in titles}) == len(apart), data
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_arms_differ_in_nothing_but_what_the_experiment_is_about(name):
-    experiment = EXPERIMENTS[name]
+        titles = {title_of(planned(experiment, arm, experiment.features_on(data), scale)) for arm in apart}
+        assert len(titles) == len({digest for _, digest in titles}) == len(apart), data
     for features in kinds_of(experiment):
         by_recipe = {}
         for arm, of_arm in experiment.arms.items():
             for system in planned(experiment, arm, features, SMALL):
                 base = base_of(of_arm.recipe or experiment.recipe, features)
-                first = by_recipe.setdefault(base, system.recipe)
+                changed, first = {}, by_recipe.setdefault(base, system.recipe)
                 if name == "latent_bounds":  # asks what the averaged snapshots change
-                    snapshots = 0 if "without averages" in arm else 5
-                    assert system.recipe.training == replace(first.training, snapshots=snapshots)
+                    changed = {"snapshots": 0 if "without averages" in arm else 5}
                 elif arm in ("the paper's rate for sets", "all as in the paper"):  # asks what it changes
-                    printed = RECIPES[base].training.set_factor
-                    assert printed < first.training.set_factor
-                    assert system.recipe.training == replace(first.training, set_factor=printed)
-                else:
-                    assert system.recipe.training == first.training
-                assert system.recipe.dim == experiment.arms[arm].times_as_wide * SMALL["dim"]
+                    changed = {"set_factor": RECIPES[base].training.set_factor}
+                    assert changed["set_factor"] < first.training.set_factor
+                assert system.recipe.training == replace(first.training, **changed)
+                assert system.recipe.dim == of_arm.times_as_wide * SMALL["dim"]
                 for field in ("epochs", "learning_rate"):  # other recipes have other schedules and batches
                     assert getattr(system.recipe.training, field) == SMALL[f"training.{field}"]
                 assert system.recipe.image.encoder.name == system.system.features

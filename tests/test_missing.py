@@ -3,9 +3,11 @@
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from studies import SIX, ridge, study
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment, summary
+from vsecore.cli import app
+from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment
 from vsecore.experiments.missing import Survey, train_missing
 
 missing = sys.modules[train_missing.__module__]  # the package has a function of this name
@@ -33,14 +35,16 @@ def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
     assert len(lacks) == 1 + 2, "the third rate, and two seeds of the best so far"
 
 
-def test_the_last_line_counts_the_claims_that_are_judged(tmp_path, claimed):
+def test_the_command_counts_the_claims_that_are_judged(tmp_path, claimed):
     ridge(tmp_path, "scenes")
     for arm in ("all", "without AdOpt"):
         study(tmp_path, "2ad_parts", arm, SEEDS, "scenes")
-    lines = summary(["2ad"], tmp_path).splitlines()
+    command = ["experiment", "--missing", "--dry-run", "--record", str(tmp_path), "--claim"]
+    lines = CliRunner().invoke(app, [*command, "2ad"]).output.splitlines()
     assert lines[-1] == "1 of 2 claims judged"
     assert lines[2].startswith("| 2ad | scenes | 1 | 1 | 0 | 0 | 0 |")
     assert lines[3].startswith("| 2ad | flickr8k | 1 | 0 | 1 | 0 | 10 |")
+    assert "a claim's statement" in str(CliRunner().invoke(app, [*command, "2da"]).exception)
 
 
 def test_an_ensemble_of_features_that_the_data_lack_is_never_judged_there():

@@ -30,7 +30,7 @@ for command in (
     runs.train,
     evaluation.evaluate,
     runs.mine,
-    runs.export,
+    scenes.export,
     experiments.baselines,
     experiments.experiment,
     experiments.compare,

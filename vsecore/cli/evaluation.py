@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from vsecore.data.splits import Dataset, Split
     from vsecore.model import VSE
-    from vsecore.recipes import Recipe
+    from vsecore.training import Run
 
 CCA = Path("cca")
 """What means canonical correlation analysis in place of a run's folder."""
@@ -213,14 +213,15 @@ def _score(
 
     `named` says whether the source was named, or is taken for granted.
     """
+    from vsecore import records
     from vsecore.baselines import cca_scores
     from vsecore.experiments.queries import write_embeddings
     from vsecore.recipes import RECIPES, get, is_towers
     from vsecore.scoring import encode, score_embedded
+    from vsecore.training import describe_data
     from vsecore.training.distributed import best_device
 
-    began, name, seconds = time.perf_counter(), str(run), None
-    place = "test" if split == "testall" else split
+    began, name, place = time.perf_counter(), str(run), "test" if split == "testall" else split
     if run == CCA:
         dataset = open_dataset(source, "grid", test=split)
         data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
@@ -228,9 +229,16 @@ def _score(
         part: Split = getattr(dataset, place)
         return Scored(cca_scores(dataset.train, part, vectors), part, member, time.perf_counter() - began)
     if (is_towers(name) or (name in RECIPES and not run.exists())) and get(name).is_trained:
-        model, tokenizer, dataset, member = _as_it_is(get(name), source, split)
+        recipe, seconds = get(name), None
+        dataset = open_for(recipe, source, split)
+        tokenizer = recipe.tokenizer(dataset.train.captions)
+        model = recipe.build(dataset.feature_dim, tokenizer).eval()
+        data = describe_data(dataset, tokenizer)
+        member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
     else:
-        model, tokenizer, dataset, member, seconds = _trained(run, source, split, named)
+        trained, dataset = _trained(run, source, split, named)
+        model, tokenizer, seconds = trained.model, trained.tokenizer, trained.timings["seconds"]
+        member = records.member(trained)
     part = getattr(dataset, place)
     v, t = encode(model.to(best_device()), part, tokenizer)
     scores = score_embedded(model, v, t)
@@ -240,22 +248,8 @@ def _score(
     return Scored(scores, part, member, seconds, (model, tokenizer))
 
 
-def _as_it_is(recipe: Recipe, source: str, split: SplitName) -> tuple[VSE, Any, Dataset, dict[str, Any]]:
-    """Return towers that are compared without any training, their tokenizer, the data and what they are."""
-    from vsecore.training import describe_data
-
-    dataset = open_for(recipe, source, split)
-    tokenizer = recipe.tokenizer(dataset.train.captions)
-    data = describe_data(dataset, tokenizer)
-    member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
-    return recipe.build(dataset.feature_dim, tokenizer).eval(), tokenizer, dataset, member
-
-
-def _trained(
-    folder: Path, source: str, split: SplitName, named: bool
-) -> tuple[VSE, Any, Dataset, dict[str, Any], float]:
-    """Return the model of a run, its tokenizer, the data, what it is, and what its training took."""
-    from vsecore import records
+def _trained(folder: Path, source: str, split: SplitName, named: bool) -> tuple[Run, Dataset]:
+    """Open a run and its data, and say on stderr what makes its numbers doubtful."""
     from vsecore.training.identity import read_identity
 
     if not named and (name := read_identity(folder)["data"]["name"]) != "scenes":
@@ -269,7 +263,7 @@ def _trained(
     if not trained.recipe.training.is_over(trained.history):
         done = f"{len(trained.history)} of {trained.recipe.training.epochs} epochs"
         typer.echo(f"note: {folder} is an unfinished training, {done}", err=True)
-    return trained.model, trained.tokenizer, dataset, records.member(trained), trained.timings["seconds"]
+    return trained, dataset
 
 
 def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float]:

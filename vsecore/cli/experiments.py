@@ -292,18 +292,19 @@ def _trained(
     name, *changes = system.split(",")
     recipe = get(name).override(read_settings(changes))
     dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
-    tokenizer, folders = recipe.tokenizer(dataset.train.captions), []
+    tokenizer, folders = recipe.tokenizer(dataset.train.captions), list[Path]()
     for seed in range(seeds):
         folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
+        start = None  # of its words; word pieces have vectors of their own
+        if vectors is not None and isinstance(tokenizer, Vocabulary):
+            start = load_vectors(vectors, tokenizer, seed)[0]
         run = fit_in_rounds(
             recipe,
             dataset,
             folder=folders[-1],
             resume=True,
             tokenizer=tokenizer,
-            vectors=load_vectors(vectors, tokenizer, seed)[0]
-            if vectors is not None and isinstance(tokenizer, Vocabulary)
-            else None,
+            vectors=start,
             seed=seed,
         )
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")

@@ -1,4 +1,4 @@
-"""`vse train`, `vse plan`, `vse mine`, `vse export`: train, say what it costs, find hard negatives, show."""
+"""`vse train`, `vse plan` and `vse mine`: train, say what it costs, find hard negatives."""
 
 from __future__ import annotations
 
@@ -348,8 +348,7 @@ def mine(
     model, by = trained.model.to(best_device()), f"{trained.recipe.name} {trained.recipe.hash()}"
     found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=by)
     for name, rows, asked in (("texts", found.texts, texts), ("pictures", found.pictures, pictures)):
-        if rows.shape[1] < asked:
-            most = rows.shape[1]
+        if (most := rows.shape[1]) < asked:
             typer.echo(f"note: --{name} is {asked}; there are only {most} negatives, so all are used")
     anchors = f"{len(found.texts)} pictures and {len(found.pictures)} captions"
     typer.echo(f"negatives of {anchors}: {out} (vse train RECIPE --negatives {out})")
@@ -387,28 +386,3 @@ def plan(
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():
         typer.echo(f"{name:<20} {value}")
-
-
-def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run on scenes.")],
-    to: Annotated[
-        Path,
-        typer.Option(
-            "--to", callback=writable, help="The explainer's folder, such as book/_build/html/explainer."
-        ),
-    ] = Path("explainer"),
-    name: Annotated[str, typer.Option(help="What its button says. [default: the run folder's name]")] = "",
-) -> None:
-    """Write a run as a script for the book's explainer, which then shows it beside the course's systems."""
-    from vsecore.experiments import WORLDS
-    from vsecore.export import exported, script_name, write_script
-
-    opened, dataset = open_run(run, "scenes")
-    trained_on = opened.data["name"]
-    if trained_on not in WORLDS:
-        raise ValueError(f"{run} was trained on {trained_on}: the explainer shows pictures of scenes")
-    told = name or run.resolve().name
-    content = exported(opened.model, opened.recipe, opened.tokenizer, dataset.test, told)
-    to.mkdir(parents=True, exist_ok=True)
-    path = write_script(to, script_name(told), content)
-    typer.echo(f"wrote {path}; open the explainer's page with ?run={path.stem} at the end of its address")

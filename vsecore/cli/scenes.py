@@ -1,12 +1,13 @@
-"""`vse scenes`: train the two small networks of the embedded world."""
+"""`vse scenes pretrain` and `vse export`: the networks of the embedded world, and its explainer."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vsecore.cli.options import RecordOption, Seed
+from vsecore.cli.options import RecordOption, Seed, open_run, writable
 
 app = typer.Typer(no_args_is_help=True, help="The networks of the embedded world.")
 
@@ -43,3 +44,28 @@ def scenes_pretrain(
             + hashlib.sha256(weights_file(kind).read_bytes()).hexdigest(),
         )
         typer.echo(f"record: {records.write(entry, record)}")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run on scenes.")],
+    to: Annotated[
+        Path,
+        typer.Option(
+            "--to", callback=writable, help="The explainer's folder, such as book/_build/html/explainer."
+        ),
+    ] = Path("explainer"),
+    name: Annotated[str, typer.Option(help="What its button says. [default: the run folder's name]")] = "",
+) -> None:
+    """Write a run as a script for the book's explainer, which then shows it beside the course's systems."""
+    from vsecore.experiments import WORLDS
+    from vsecore.export import exported, script_name, write_script
+
+    opened, dataset = open_run(run, "scenes")
+    trained_on = opened.data["name"]
+    if trained_on not in WORLDS:
+        raise ValueError(f"{run} was trained on {trained_on}: the explainer shows pictures of scenes")
+    told = name or run.resolve().name
+    content = exported(opened.model, opened.recipe, opened.tokenizer, dataset.test, told)
+    to.mkdir(parents=True, exist_ok=True)
+    path = write_script(to, script_name(told), content)
+    typer.echo(f"wrote {path}; open the explainer's page with ?run={path.stem} at the end of its address")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from vsecore.experiments import tuning
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN, RETRIEVAL, SUBJECTS, Claim
 from vsecore.experiments.experiment import get_experiment
-from vsecore.experiments.ledger import Studied
+from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.scales import SCENES
 from vsecore.experiments.watching import BOUND_MET, LOWEST, MULTIPLIERS, RECONSTRUCTIONS
 
@@ -87,9 +87,7 @@ def weaker(first: Studied, second: Studied) -> Studied:
 def _unfinished(arm: Studied) -> Iterator[Shut]:
     """Check each learning rate, and then that the trainings are complete; the first of either is told.
 
-    A rate must be the best of at least three on dev, and not the lowest or highest. A training is complete if
-    the last third of its epochs added under 1 % of its rsum, the mean over the seeds, so that one noisy seed
-    does not decide; or if it is as long as its recipe asks for.
+    A rate must be the best of at least three on dev, and not the lowest or highest.
     """
     for training in arm.trainings:
         if not tuning.is_settled(training.tried):
@@ -97,14 +95,25 @@ def _unfinished(arm: Studied) -> Iterator[Shut]:
             why = f"tried for {training.name}: {rates}; the best must lie between two others"
             yield Shut(f"learning rate of {arm.arm}", why)
             break
-    for training in arm.trainings:
-        why, curve = f"no epochs of {training.name} are recorded", _mean_curve(training.curves)
-        if curve:
-            gain = 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve)
-            why = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
-        if not training.full_length and (not curve or gain >= LEVELLED):
-            yield Shut(f"length of {arm.arm}", why)
-            break
+    for why in filter(None, map(_still_rising, arm.trainings)):
+        yield Shut(f"length of {arm.arm}", why)
+        break
+
+
+def _still_rising(training: Trained) -> str:
+    """Say why a training is not complete; "": it is as long as its recipe asks for, or has levelled off.
+
+    Then the last third of its epochs added under 1 % of its rsum. This is the mean over the seeds, so that
+    one noisy seed does not decide.
+    """
+    curve = _mean_curve(training.curves)
+    if training.full_length:
+        return ""
+    if not curve:
+        return f"no epochs of {training.name} are recorded"
+    gain = 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve)
+    still = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
+    return still if gain >= LEVELLED else ""
 
 
 def below_baseline(arm: Studied, data: str) -> Iterator[Shut]:

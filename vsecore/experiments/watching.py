@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import cast
 
@@ -104,27 +103,25 @@ def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
         steps: for each step of a training what was observed, and its "epoch". What was not observed gives no
             metrics.
     """
-    seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for step in steps:
-        for name, value in step.items():
-            seen[name][int(step["epoch"])].append(value)
+    epochs = [list(several) for _, several in groupby(steps, key=lambda step: step["epoch"])]
+    seen = steps[0].keys() if steps else set()
     found = {
-        f"{begins}{epoch + 1}": summed(values)
+        f"{begins}{number}": summed([step[name] for step in epoch])
         for name, begins, summed in (
             *((f"negatives_{rule}", f"negatives_{rule}_", statistics.mean) for rule in RULES),
             ("contrast", CONTRASTS, statistics.mean),
             ("reconstruction", RECONSTRUCTIONS, statistics.mean),
             ("multiplier", MULTIPLIERS, lambda values: values[-1]),
         )
-        for epoch, values in seen.get(name, {}).items()
+        for number, epoch in enumerate(epochs, start=1)
+        if name in seen
     }
     if "contrast" in seen:
-        contrasts = list(seen["contrast"].values())
-        overall = statistics.mean(value for values in contrasts for value in values)
-        found |= dict(zip(CONTRAST, (overall, statistics.mean(contrasts[-1])), strict=True))
+        overall = statistics.mean(step["contrast"] for step in steps)
+        found |= dict(zip(CONTRAST, (overall, found[f"{CONTRASTS}{len(epochs)}"]), strict=True))
     if "multiplier" in seen:
         bound, path = steps[0]["bound"], [step["multiplier"] for step in steps]
-        losses = [statistics.mean(values) for values in seen["reconstruction"].values()]
+        losses = [found[f"{RECONSTRUCTIONS}{number}"] for number in range(1, len(epochs) + 1)]
         met = next((epoch for epoch, loss in enumerate(losses, start=1) if loss <= bound), 0)
         found |= {
             ABOVE_BOUND: 100 * (losses[-1] / bound - 1),
