@@ -110,10 +110,10 @@ class Survey:
     @property
     def trainings(self) -> Trainings:
         """The trainings that all claims together lack."""
-        return together(arms for claim in self.open for arms in claim.values())
+        return union(arms for claim in self.open for arms in claim.values())
 
 
-def together(several: Iterable[Trainings]) -> Trainings:
+def union(several: Iterable[Trainings]) -> Trainings:
     """Return trainings that are lacking in several places, each once."""
     return {key: seconds for trainings in several for key, seconds in trainings.items()}
 
@@ -166,7 +166,7 @@ def train_missing(
     """
 
     def cost(claim: Mapping[tuple[str, str], Trainings]) -> tuple[float, int]:
-        trainings = together(claim.values())
+        trainings = union(claim.values())
         seconds = sum(trainings.values())
         return (math.inf if math.isnan(seconds) else seconds), len(trainings)
 
@@ -179,7 +179,7 @@ def train_missing(
             return
         (name, arm), trainings = following
         done.add((name, arm))
-        left = together(trainings for _, trainings in arms)
+        left = union(trainings for _, trainings in arms)
         log(
             f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
             f"all {len(left)} take {_hours(left)} hours"
