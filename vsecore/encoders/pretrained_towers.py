@@ -290,16 +290,14 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
         FileNotFoundError: the folder has neither.
         ValueError: the file names something that this package does not do.
     """
-    path = folder / "preprocessor_config.json"
-    if path.is_file():
-        content = read_json(path)
-    elif (folder / "processor_config.json").is_file():
-        path = folder / "processor_config.json"
-        content = read_json(path).get("image_processor", {})
-    else:
+    names = ("preprocessor_config.json", "processor_config.json")
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None:
         raise FileNotFoundError(
-            f"{folder} has no preprocessor_config.json: get that file of the model too, and put it there"
+            f"{folder} has no {names[0]}: get that file of the model too, and put it there"
         )
+    content = read_json(path)
+    content = content.get("image_processor", content)  # the second has it beside the tokenizer's settings
     default = {"shortest_edge": 224} if kind == "clip" else {"height": 224, "width": 224}
     size, crop = content.get("size", default), content.get("crop_size", 224)
     size = {"shortest_edge": size} if isinstance(size, int) else size
@@ -312,10 +310,10 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
             f"{path}: wanted pictures cut to a square, by bilinear (2) or bicubic (3) resampling, and it "
             f"says size {short(size)}, resample {short(content.get('resample'))}"
         )
-    cut = {"side": side, "resize": resize, "resampling": resampling}
-    view = {**cut, "smallest_crop": smallest_crop, "flip": flip}
-    content = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
-    config: VisionConfig = from_json(str(path), json.dumps(content), VisionConfig)
+    view = {"side": side, "resize": resize, "resampling": resampling}
+    view |= {"smallest_crop": smallest_crop, "flip": flip}
+    told = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
+    config: VisionConfig = from_json(str(path), json.dumps(told), VisionConfig)
     return config
 
 
