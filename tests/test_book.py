@@ -18,10 +18,11 @@ from sphinx.builders.html._assets import _JavaScript as JavaScript
 from course import batch
 from course.batch import CourseError
 from course.widgets import explorer
-from coursebook import build, extension, find_chromium, print_book
+from coursebook import build, extension, print_book
 from coursebook.browser import browser, open_page, settle
 from vsecore import scenes
 from vsecore.paths import ROOT
+from watched import need_chromium
 
 
 def test_a_figures_words_become_the_books_alt_text() -> None:
@@ -46,11 +47,6 @@ def test_a_page_shows_the_parameters_once(tmp_path: Path) -> None:
         own, injected = json.loads(page.read_text())["cells"]
         assert "remove-cell" in injected["metadata"]["tags"]
         assert own == cells[0]
-
-
-def test_a_notebook_that_was_not_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="00_start_here"):
-        build.lay_notebooks(tmp_path, tmp_path / "book" / "notebooks")
 
 
 def test_the_widgets_front_end_is_served_from_the_book(tmp_path: Path) -> None:
@@ -172,10 +168,7 @@ def test_where_no_chromium_is_the_reader_is_told_what_to_install(
 
 @pytest.fixture
 def chromium() -> None:
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
+    need_chromium()
 
 
 @pytest.mark.usefixtures("chromium")

@@ -11,10 +11,9 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, Page
 
-from course.batch import CourseError
-from coursebook.browser import browser, find_chromium, open_page, settle
+from coursebook.browser import browser, open_page, settle
 from vsecore.paths import ROOT
-from watched import Complaints
+from watched import Complaints, need_chromium
 
 HTML = ROOT / "book" / "_build" / "html"
 PAGES = sorted(
@@ -36,10 +35,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
+    need_chromium()
     with browser() as running:
         yield running
 

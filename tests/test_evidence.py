@@ -120,7 +120,7 @@ def test_a_figure_has_the_seeds_the_oracle_and_ridge_and_says_so_in_words(kept, 
     (baseline,) = [lines for lines in sums.collections if "ridge" in str(lines.get_label())]
     assert {x for segment in baseline.get_segments() for x in segment[:, 0]} == {100.0}
     assert [label.get_text() for label in sums.get_yticklabels()] == ["all", "without AdOpt"]
-    drawn = [tuple(point) for dots_of in sums.collections[:2] for point in dots_of.get_offsets()]
+    drawn = [tuple(point) for row in sums.lines if row.get_marker() == "o" for point in row.get_xydata()]
     assert sorted(drawn) == sorted([(value, 0.0) for value in HIGH] + [(value, 1.0) for value in LOW])
     assert len(truths) == 2
     plt.close(figure)

@@ -13,15 +13,14 @@ from playwright.sync_api import Page, expect
 from torch import Tensor
 from typer.testing import CliRunner
 
-from course.batch import CourseError
 from course.explainer import lay_explainer, trained
-from coursebook.browser import browser, find_chromium, open_page
+from coursebook.browser import open_page
 from vsecore import cli, scenes
 from vsecore.export import packed, parts_of
 from vsecore.recipes import get
 from vsecore.scoring import encode
 from vsecore.training import fit
-from watched import Complaints
+from watched import opened_without_complaint
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Iterator[Page]:
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
-    with browser() as running:
-        opened = open_page(running)
-        with Complaints(opened) as complaints:
-            opened.goto((folder / "explainer" / "index.html").as_uri())
-            opened.locator(".ex-results img").first.wait_for()
-            yield opened
-        assert not complaints
+    with opened_without_complaint(folder / "explainer" / "index.html", ".ex-results img") as page:
+        yield page
 
 
 def torchs(name: str) -> tuple[list[str], Tensor, Tensor]:

@@ -9,18 +9,17 @@ import torch
 from playwright.sync_api import Page
 from torch import Tensor
 
-from course.batch import CourseError
 from course.engine import first_engine
 from course.explainer import lay_explainer
 from course.explainer.laying import FIRST_EXAMPLES as EXAMPLES
-from coursebook.browser import browser, find_chromium, open_page
+from coursebook.browser import open_page
 from coursebook.live import PLACE, put_search_first
 from vsecore import scenes
 from vsecore.data.words import tokenize
 from vsecore.paths import ROOT
 from vsecore.similarity import cosine
 from vsecore.training import encode
-from watched import Complaints
+from watched import opened_without_complaint
 
 ODD = [
     "",
@@ -53,17 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Iterator[Page]:
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
-    with browser() as running:
-        opened = open_page(running)
-        with Complaints(opened) as complaints:
-            opened.goto((folder / "page.html").as_uri())
-            opened.locator(".live-results img").first.wait_for()
-            yield opened
-        assert not complaints
+    with opened_without_complaint(folder / "page.html", ".live-results img") as page:
+        yield page
 
 
 @pytest.fixture(scope="module")

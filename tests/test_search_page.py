@@ -122,13 +122,10 @@ def test_the_page_in_a_browser(index):
     import uvicorn
     from axe_playwright_python.base import AXE_SCRIPT
 
-    from course.batch import CourseError
-    from coursebook.browser import browser, find_chromium
+    from coursebook.browser import browser
+    from watched import need_chromium
 
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
+    need_chromium()
     server = uvicorn.Server(uvicorn.Config(Page(index), port=0, log_level="warning"))
     serving = threading.Thread(target=server.run, daemon=True)
     serving.start()

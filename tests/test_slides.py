@@ -7,11 +7,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course import batch
-from course.batch import CourseError
 from course.grading.plain import citations
-from coursebook.browser import browser, find_chromium, open_page
 from coursebook.slides import MOST_WORDS, slides_of, write_slides
-from watched import Complaints
+from watched import opened_without_complaint
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 
@@ -91,24 +89,14 @@ def test_a_deck_opens_with_no_network_and_the_arrow_keys_move(tmp_path: Path) ->
     [path] = write_slides(["04"], tmp_path)
     page = path.read_text("utf-8")
     assert "<script src" not in page and 'rel="stylesheet"' not in page and "10_pooling.ipynb" not in page
-    try:
-        find_chromium()
-    except CourseError as error:
-        pytest.skip(str(error))
-    with browser() as running:
-        opened = open_page(running, viewport={"width": 1280, "height": 720})
-        with Complaints(opened) as complaints:
-            opened.goto(path.as_uri())
-            opened.wait_for_function("window.deck && deck.isReady()")
-            assert opened.locator("section.present:not(.stack) h1").inner_text() == "Learning to rank"
-            for number in range(opened.evaluate("deck.getTotalSlides()") - 1):
-                assert opened.evaluate(FITS), f"slide {number}"
-                opened.keyboard.press("ArrowRight")
-            assert opened.evaluate("deck.isLastSlide()")
-            assert (
-                opened.locator(".slides mjx-container").count() and not opened.locator("mjx-merror").count()
-            )
-        assert not complaints
+    with opened_without_complaint(path, "section.present", viewport={"width": 1280, "height": 720}) as opened:
+        opened.wait_for_function("window.deck && deck.isReady()")
+        assert opened.locator("section.present:not(.stack) h1").inner_text() == "Learning to rank"
+        for number in range(opened.evaluate("deck.getTotalSlides()") - 1):
+            assert opened.evaluate(FITS), f"slide {number}"
+            opened.keyboard.press("ArrowRight")
+        assert opened.evaluate("deck.isLastSlide()")
+        assert opened.locator(".slides mjx-container").count() and not opened.locator("mjx-merror").count()
 
 
 FITS = "(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight + 1)(deck.getCurrentSlide())"

@@ -9,9 +9,8 @@ from matplotlib.patches import Rectangle
 from course import systems
 from studies import study
 from vsecore import records
-from vsecore.experiments import outcomes, side_by_side, studied
+from vsecore.experiments import side_by_side, studied
 from vsecore.experiments.experiment import BY_WORK
-from vsecore.experiments.missing import Survey
 from vsecore.recipes import RECIPES, get
 
 TWO = {"first": ("2ad_parts", "all"), "second": ("2ad_systems", "VSE++")}
@@ -93,16 +92,3 @@ def test_systems_of_other_features_or_of_another_world_are_never_side_by_side(tm
             (tmp_path / entry.file_name).unlink()
             records.write(replace(entry, data=entry.data | {"fingerprint": "other"}), tmp_path)
     assert list(side_by_side(worlds, "scenes", folder=tmp_path)) == ["second"]
-
-
-# The ledger.
-
-
-# Ideas combined.
-
-
-def test_a_claim_on_the_combination_that_nobody_trained_says_what_it_takes(tmp_path):
-    asked = outcomes("2ad", "scenes", "combined", folder=tmp_path)
-    assert [one.judgement for one in asked] == ["not tried"] * 4
-    found = Survey.of("2ad", "scenes", tmp_path, [asked[0].claim.statement])
-    assert len(found.trainings) == 14  # two systems: three rates, and four more seeds

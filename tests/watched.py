@@ -1,6 +1,15 @@
 """What a browser complains of while it shows a page, and what a page would ask the network for."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
 from playwright.sync_api import Page
+
+from course.batch import CourseError
+from coursebook.browser import browser, find_chromium, open_page
 
 
 class Complaints(list[str]):
@@ -30,3 +39,24 @@ class Complaints(list[str]):
     def __exit__(self, *_: object) -> None:
         for event, listener in self.watched.items():
             self.page.remove_listener(event, listener)
+
+
+def need_chromium() -> None:
+    """Skip a test where no Chromium is installed."""
+    try:
+        find_chromium()
+    except CourseError as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def opened_without_complaint(path: Path, ready: str, **options: Any) -> Iterator[Page]:
+    """Open a file in a browser with the network cut, wait for a part of it, and allow no complaint."""
+    need_chromium()
+    with browser() as running:
+        page = open_page(running, **options)
+        with Complaints(page) as complaints:
+            page.goto(path.as_uri())
+            page.locator(ready).first.wait_for(state="attached")
+            yield page
+        assert not complaints

@@ -203,24 +203,8 @@ def word_maps(
         raise ValueError(
             "tokenizer is None: it must be the one that the model was trained with, or give a run"
         )
-    device, was_training = next(vse.parameters()).device, vse.training
-    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
-    tokens, mask = reads.encode([caption])  # (1, L) each
-    vse.eval()
-    try:
-        v = vse.encode_pictures(features.float() if features.is_floating_point() else features)
-        t = vse.encode_captions(tokens.to(device), mask.to(device))
-    finally:
-        vse.train(was_training)
-    assert v.elements is not None and t.elements is not None  # `VSE` always gives them
-    weigh = getattr(vse.similarity, "weights", None)
-    measure: Measure
-    if weigh is None:
-        values = cosine_similarity(t.elements[0][:, None], v.elements[0][None], dim=-1)  # (M, N)
-        measure = "cosine"
-    else:
-        values = weigh(v, t)[0]  # (M, N)
-        measure = "weight of the words" if getattr(vse.similarity, "direction", "") == "i2t" else "weight"
+    tokens, _ = reads.encode([caption])  # (1, L)
+    values, measure = _values(vse, reads, picture, caption)
     boxes = places_of(picture, values.shape[1])
     values = values[:, values.shape[1] - len(boxes) :].double().cpu()  # a class element stands in front
     rows = _rows_of_words(reads, caption, tokens[0].tolist(), len(values))
@@ -236,6 +220,25 @@ def word_maps(
         boxes,
         len(rows) - len(shown),
     )
+
+
+def _values(vse: VSE, tokenizer: Tokenizer, picture: Seen, caption: str) -> tuple[Tensor, Measure]:
+    """What a model says of each word with each element of the picture, (M, N), and what that is."""
+    device, was_training = next(vse.parameters()).device, vse.training
+    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
+    tokens, mask = tokenizer.encode([caption])  # (1, L) each
+    vse.eval()
+    try:
+        v = vse.encode_pictures(features.float() if features.is_floating_point() else features)
+        t = vse.encode_captions(tokens.to(device), mask.to(device))
+    finally:
+        vse.train(was_training)
+    assert v.elements is not None and t.elements is not None  # `VSE` always gives them
+    weigh = getattr(vse.similarity, "weights", None)
+    if weigh is None:
+        return cosine_similarity(t.elements[0][:, None], v.elements[0][None], dim=-1), "cosine"
+    of_words = getattr(vse.similarity, "direction", "") == "i2t"
+    return weigh(v, t)[0], "weight of the words" if of_words else "weight"
 
 
 def places_of(picture: Seen, elements: int) -> np.ndarray:

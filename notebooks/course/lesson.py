@@ -253,23 +253,13 @@ def published(*systems: str, data: str = "") -> str:
     heads += ["picture to text", "text to picture", "rsum", "source", "read in"]
     rows = []
     for entry in entries:
-        if entry.system not in systems or not entry.data.startswith(data) or entry.rsum is None:
-            continue
-        shown = [f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS]
-        rows.append(
-            [
-                entry.system,
-                entry.backbone,
-                str(entry.models),
-                entry.pairs_before,
-                entry.data,
-                " / ".join(shown[:3]),
-                " / ".join(shown[3:]),
-                f"{entry.rsum:.1f}",
-                entry.source,
-                entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else ""),
+        if entry.system in systems and entry.data.startswith(data) and entry.rsum is not None:
+            known = [
+                f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS
             ]
-        )
+            row = [entry.system, entry.backbone, str(entry.models), entry.pairs_before, entry.data]
+            row += [" / ".join(known[:3]), " / ".join(known[3:]), f"{entry.rsum:.1f}", entry.source]
+            rows.append([*row, entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else "")])
     return table(heads, rows)
 
 
@@ -277,23 +267,19 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
     """Check what the course needs and print a line for each thing, with what to do if it is missing."""
     memory = psutil.virtual_memory().total / 2**30
     room = shutil.disk_usage(cache_folder()).free / 2**30
-    lines = {
-        "Python 3.11 or newer": (sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
-        "PyTorch 2.11 or newer": (torch.__version__ >= "2.11", "install what requirements.lock names"),
-        "memory": (
+    networks = all(weights_file(name).is_file() for name in NETWORKS)
+    wanted = (
+        ("Python 3.11 or newer", sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
+        ("PyTorch 2.11 or newer", torch.__version__ >= "2.11", "install what requirements.lock names"),
+        (
+            "memory",
             memory >= least_gigabytes,
             f"{memory:.0f} GB found; close other programs, or use tier smoke",
         ),
-        "room for the cache": (
-            room >= 2,
-            f"{room:.1f} GB free; VSECORE_CACHE can name a folder on another disk",
-        ),
-        "networks of the world": (
-            all(weights_file(name).is_file() for name in NETWORKS),
-            "run: vse scenes pretrain scenes-cnn, and scenes-vit",
-        ),
-    }
-    for name, (present, remedy) in lines.items():
+        ("room for the cache", room >= 2, f"{room:.1f} GB free; VSECORE_CACHE can name a folder elsewhere"),
+        ("networks of the world", networks, "run: vse scenes pretrain scenes-cnn, and scenes-vit"),
+    )
+    for name, present, remedy in wanted:
         print(f"✓ {name}" if present else f"✗ {name}: {remedy}")
-    if all(present for present, _ in lines.values()):
+    if all(present for _, present, _ in wanted):
         print("This machine is ready.")

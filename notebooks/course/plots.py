@@ -14,29 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from course.attention import Seen, WordMaps, word_maps
-
-__all__ = [
-    "COLOURS",
-    "DASHES",
-    "MARKERS",
-    "Seen",
-    "WordMaps",
-    "bands",
-    "bare",
-    "curve",
-    "curve_panels",
-    "curves",
-    "draw_picture",
-    "heat_on",
-    "heatmap",
-    "house_style",
-    "name_rows",
-    "picture_row",
-    "show",
-    "spans",
-    "word_maps",
-]
+from course.attention import Seen as Seen
+from course.attention import WordMaps as WordMaps
+from course.attention import word_maps as word_maps
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 """Lines by their names: the x values and the y values of each, of equal length."""

@@ -64,14 +64,11 @@ def explorer(pictures: Sequence[np.ndarray], words: Sequence[str], titles: Seque
     Returns:
         The widget, to be the last line of a cell.
     """
-    pages = [
-        ipywidgets.HTML(_PAGE.format(picture=_encoded(picture), alt=html.escape(title), words=text))
+    pages = {
+        title: _PAGE.format(picture=_encoded(picture), alt=html.escape(title), words=text)
         for picture, text, title in zip(pictures, words, titles, strict=True)
-    ]
-    buttons = ipywidgets.ToggleButtons(options=list(titles), style={"button_width": "auto"})
-    stack = ipywidgets.Stack(pages, selected_index=0)
-    ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))
-    return ipywidgets.VBox([buttons, stack])
+    }
+    return _linked({"": titles}, pages.__getitem__)
 
 
 def settings_explorer(
@@ -79,8 +76,7 @@ def settings_explorer(
 ) -> ipywidgets.VBox:
     """Make a row of buttons for each setting, and show the page that belongs to the chosen ones.
 
-    Every combination is made beforehand and linked in the browser, as in `explorer`: keep to two dozen small
-    pictures.
+    Every combination is made beforehand, as in `explorer`: keep to two dozen small pictures.
 
     Args:
         settings: the choices of each setting, by its name; the first ones are chosen at first.
@@ -90,27 +86,32 @@ def settings_explorer(
     Returns:
         The widget, to be the last line of a cell.
     """
-    rows = {
-        name: ipywidgets.ToggleButtons(
-            options=list(choices),
-            description=name,
-            style={"button_width": "auto", "description_width": "9em"},
-        )
+
+    def shown(*chosen: str) -> str:
+        picture, sentence = page(*chosen)
+        return _CHOSEN.format(picture=_encoded(picture), words=html.escape(sentence))
+
+    return _linked(settings, shown)
+
+
+def _linked(settings: Mapping[str, Sequence[str]], page: Callable[..., str]) -> ipywidgets.VBox:
+    """A row of buttons for each setting, and a page of HTML for each choice, linked in the browser."""
+    style = {"button_width": "auto", "description_width": "9em"}
+    rows = [
+        ipywidgets.ToggleButtons(options=list(choices), description=name, style=style)
         for name, choices in settings.items()
-    }
+    ]
 
     def below(chosen: tuple[str, ...]) -> ipywidgets.Widget:
         """What a choice of the first settings leaves to choose; a page where nothing is left."""
         if len(chosen) == len(rows):
-            picture, sentence = page(*chosen)
-            words = html.escape(sentence)
-            return ipywidgets.HTML(_CHOSEN.format(picture=_encoded(picture), words=words))
-        buttons = list(rows.values())[len(chosen)]
+            return ipywidgets.HTML(page(*chosen))
+        buttons = rows[len(chosen)]
         stack = ipywidgets.Stack([below((*chosen, one)) for one in buttons.options], selected_index=0)
         ipywidgets.jslink((buttons, "index"), (stack, "selected_index"))
         return stack
 
-    return ipywidgets.VBox([*rows.values(), below(())])
+    return ipywidgets.VBox([*rows, below(())])
 
 
 def _encoded(picture: np.ndarray) -> str:

@@ -12,7 +12,7 @@ import yaml
 from course.batch import notebooks
 from course.checks import EXERCISES, Exercise
 from course.grading.plain import Directive, blocks
-from course.wording import counted
+from course.wording import counted, table
 from vsecore.paths import ROOT
 
 GLUE = "\N{NO-BREAK SPACE}"
@@ -99,23 +99,19 @@ def plan_of(path: Path, in_book: bool) -> LessonPlan:
 
 
 def _timings_table(plans: dict[str, LessonPlan]) -> str:
-    lines = [
-        "| notebook | to run | memory | to read | exercises | to do them |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for plan in plans.values():
         cost = ["not measured yet", "–"]
         if plan.cost is not None:
             cost = [f"{plan.cost[0]:g}{GLUE}min", f"{plan.cost[1]:g}{GLUE}GB"]
         rest = [f"{plan.reading:.0f}{GLUE}min", str(len(plan.exercises)), f"{plan.working}{GLUE}min"]
-        lines.append(f"| {' | '.join([plan.name, *cost, *rest])} |")
-    lines += [
-        "",
-        "To run and memory: as the notebook itself says, at tier lesson on two processor cores with no GPU.",
-        f"To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute. To do the exercises: the",
-        "sum of the minutes that each of them says.",
-    ]
-    return "\n".join(lines)
+        rows.append([plan.name, *cost, *rest])
+    heads = ["notebook", "to run", "memory", "to read", "exercises", "to do them"]
+    return f"""{table(heads, rows)}
+
+To run and memory: as the notebook itself says, at tier lesson on two processor cores with no GPU.
+To read: estimated at {WORDS_A_MINUTE} words and pieces of code a minute. To do the exercises: the
+sum of the minutes that each of them says."""
 
 
 def _week(parts: list[str], plans: dict[str, LessonPlan]) -> str:
