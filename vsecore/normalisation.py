@@ -1,4 +1,4 @@
-"""Batch normalisation of sets: without their padding, and over all processes that share a batch."""
+"""What layers start as, and the batch normalisation of sets: without padding, over all processes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from torch import Tensor, nn
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 """The layers that normalise over a batch, and average what they find."""
+
+
+def projection(width: int, dim: int, bias: bool = True) -> nn.Linear:
+    """Make a linear layer that starts as in the released codes of VSE++, PVSE and SGRAF.
+
+    Its weights are Xavier-uniform, and its bias is zero.
+    """
+    linear = nn.Linear(width, dim, bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
+    return linear
 
 
 class ElementNorm(nn.BatchNorm1d):

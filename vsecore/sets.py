@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, Share, checked
 from vsecore.masking import check_elements, without_padding
+from vsecore.normalisation import projection
 
 
 class SetPrediction(nn.Module):
@@ -230,7 +231,7 @@ class PIENet(SetPrediction):
         super().__init__()
         self.dim = dim
         self.attend = attention_heads(dim, hidden, slots)
-        self.project = xavier(nn.Linear(dim, dim))
+        self.project = projection(dim, dim)
         self.norm = nn.LayerNorm(dim)
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -349,7 +350,7 @@ def attention_heads(dim: int, hidden: int | None, heads: int) -> nn.Sequential:
         heads: how many logits.
     """
     hidden = hidden or max(1, dim // 2)
-    first, last = (xavier(nn.Linear(*widths, bias=False)) for widths in ((dim, hidden), (hidden, heads)))
+    first, last = (projection(*widths, bias=False) for widths in ((dim, hidden), (hidden, heads)))
     return nn.Sequential(first, nn.Tanh(), last)
 
 
@@ -361,14 +362,6 @@ def weighted_means(attend: nn.Module, local: Tensor, mask: Tensor | None) -> tup
         logits = torch.where(mask.unsqueeze(1), logits, -torch.inf)
     weights = logits.softmax(2)  # (B, K, N)
     return weights, weights.to(x.dtype) @ x
-
-
-def xavier(linear: nn.Linear) -> nn.Linear:
-    """Start a layer as the released code of PVSE does: Xavier-uniform weights, no bias."""
-    nn.init.xavier_uniform_(linear.weight)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
-    return linear
 
 
 def _checked_global(slots: Tensor, global_: Tensor | None) -> Tensor:

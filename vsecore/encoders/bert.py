@@ -17,7 +17,7 @@ from vsecore.data.language_models import model_folder
 from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders.base import TextEncoder, Tokens, WordMask
 from vsecore.encoders.hub import CONFIG, build_model, save_config
-from vsecore.encoders.pictures import projection
+from vsecore.normalisation import projection
 
 if TYPE_CHECKING:
     from transformers import BertModel

@@ -12,9 +12,9 @@ from torch.nn.functional import dropout, scaled_dot_product_attention
 
 from vsecore.arguments import Count, Share, Whole, checked
 from vsecore.encoders.base import Tokens, WordMask
-from vsecore.encoders.pictures import projection
 from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_heads, learned
 from vsecore.encoders.words import WordEncoder
+from vsecore.normalisation import projection
 
 
 class WideningBlock(nn.Module):

@@ -8,7 +8,7 @@ from torch.nn.functional import dropout, relu
 from vsecore.arguments import Count, Share, checked
 from vsecore.encoders.base import ImageEncoder
 from vsecore.masking import check_elements, without_padding
-from vsecore.normalisation import ElementNorm
+from vsecore.normalisation import ElementNorm, projection
 
 
 class CellEncoder(ImageEncoder):
@@ -75,14 +75,3 @@ class RegionEncoder(ImageEncoder):
         hidden = relu(self.normalise(self.hidden(regions), mask))  # (B, N, D/2)
         encoded = self.project(regions) + self.out(hidden)  # (B, N, D)
         return dropout(encoded, self.drop, self.training), mask
-
-
-def projection(width: int, dim: int) -> nn.Linear:
-    """Make a linear layer initialised as in VSE++: Xavier-uniform weights, zero bias.
-
-    Source: Faghri et al. 2018, released code.
-    """
-    linear = nn.Linear(width, dim)
-    nn.init.xavier_uniform_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear

@@ -9,8 +9,8 @@ from torch.nn.functional import dropout, pad, relu
 from vsecore.arguments import Count, Share, checked
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.base import Tokens, WordMask
-from vsecore.encoders.pictures import projection
 from vsecore.encoders.words import WordEncoder
+from vsecore.normalisation import projection
 
 PAD = Vocabulary.pad
 

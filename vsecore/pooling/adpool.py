@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from vsecore.arguments import Count, Fraction, checked
 from vsecore.masking import check_elements, softmax_over_real, sorted_mask
+from vsecore.normalisation import projection
 from vsecore.pooling.sorting import cache_sized_parts, numpy_sorts, sort_descending, sort_runs
 
 
@@ -50,9 +51,7 @@ class AdPool(nn.Module):
         self.per_dimension = per_dimension
         self.token_share = token_share
         if per_dimension:
-            self.token = nn.Linear(dim, dim)
-            nn.init.xavier_uniform_(self.token.weight)
-            nn.init.zeros_(self.token.bias)
+            self.token = projection(dim, dim)
         else:
             self.token = nn.Linear(dim, 1, bias=False)
         if token_share is None:

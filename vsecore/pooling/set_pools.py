@@ -17,7 +17,7 @@ from torch.nn.functional import dropout, relu
 
 from vsecore.arguments import Count, Share, checked
 from vsecore.masking import check_elements
-from vsecore.normalisation import ElementNorm
+from vsecore.normalisation import ElementNorm, projection
 from vsecore.pooling.basic import FirstPool, LastPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
 from vsecore.pooling.recurrent import Seq2SeqPool
@@ -29,7 +29,6 @@ from vsecore.sets import (
     TransformerSet,
     attention_heads,
     weighted_means,
-    xavier,
 )
 
 Inner = Literal["mean", "max", "first", "last", "gpo", "seq2seq"]
@@ -158,7 +157,7 @@ class GaussianPool(SetPool):
     def __init__(self, dim: Count, hidden: Count | None = None, global_pool: Inner = "mean") -> None:
         super().__init__(PIENet(dim, 1, hidden), INNER_POOLS[global_pool](dim))
         self.attend = attention_heads(dim, hidden, 1)
-        self.project = xavier(nn.Linear(dim, dim))
+        self.project = projection(dim, dim)
         self.project_global = nn.Linear(dim, dim)
         nn.init.constant_(self.project_global.bias, -math.log(dim))
 
@@ -188,8 +187,8 @@ class ProjectedPool(nn.Module):
     def __init__(self, dim: Count, pool: Inner = "mean", batch_norm: bool = False) -> None:
         super().__init__()
         self.pool = INNER_POOLS[pool](dim)
-        self.hidden = xavier(nn.Linear(dim, dim, bias=False))
-        self.out = xavier(nn.Linear(dim, dim, bias=False))
+        self.hidden = projection(dim, dim, bias=False)
+        self.out = projection(dim, dim, bias=False)
         self.normalise = ElementNorm(dim) if batch_norm else None
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

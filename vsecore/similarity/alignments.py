@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.arguments import Count, Share, checked
 from vsecore.embedding import Embedding, unit
 from vsecore.masking import softmax_over_real
-from vsecore.normalisation import ElementNorm
+from vsecore.normalisation import ElementNorm, projection
 from vsecore.similarity.base import Similarity
 from vsecore.similarity.fragments import MEMORY, Fragments, by_length, of_elements
 
@@ -24,20 +24,12 @@ SMOOTH, NEGATIVE_SLOPE = 9.0, 0.1
 """SCAN's attention from text to image, as in the released code."""
 
 
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    """Build a layer with Glorot's weights and no bias at first, as in the released code."""
-    layer = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
 class _Whole(nn.Module):
     """Pools elements to one unit vector; each has a weight by how it goes with their mean."""
 
     def __init__(self, dim: int, dropout: float, norms: bool) -> None:
         super().__init__()
-        self.local, self.mean, self.weight = _linear(dim, dim), _linear(dim, dim), _linear(dim, 1)
+        self.local, self.mean, self.weight = projection(dim, dim), projection(dim, dim), projection(dim, 1)
         self.local_norm, self.mean_norm = (ElementNorm(dim) if norms else None for _ in range(2))
         self.dropout = nn.Dropout(dropout)
 
@@ -62,9 +54,9 @@ class _Alignments(Similarity):
         self.picture = _Whole(dim, dropout, norms=True)
         self.caption = _Whole(dim, dropout, norms=False)
         self.of_words, self.of_wholes, self.score = (
-            _linear(dim, width),
-            _linear(dim, width),
-            _linear(width, 1),
+            projection(dim, width),
+            projection(dim, width),
+            projection(width, 1),
         )
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -146,7 +138,7 @@ class GraphReasoning(_Alignments):
     ) -> None:
         super().__init__(dim, width, dropout)
         self.query, self.key, self.value = (
-            nn.ModuleList(_linear(self.width, self.width) for _ in range(steps)) for _ in range(3)
+            nn.ModuleList(projection(self.width, self.width) for _ in range(steps)) for _ in range(3)
         )
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -174,7 +166,7 @@ class AttentionFiltration(_Alignments):
     @checked
     def __init__(self, dim: Count, width: Count | None = None, dropout: Share = 0.4) -> None:
         super().__init__(dim, width, dropout)
-        self.gate, self.norm = _linear(self.width, 1), ElementNorm(1)
+        self.gate, self.norm = projection(self.width, 1), ElementNorm(1)
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         logits, norm, found = self.gate(nodes).squeeze(3), self.norm, None  # (K, Q, 1 + L)
