@@ -39,28 +39,18 @@ def five(found):
     return {name: found[name] for name in NAMES[:5]}
 
 
-def hinge(x):
-    return max(x, 0.0)
-
-
-def of_a_row(row, equation, margin=0.2, offline_margin=0.0, against="offline", least=-math.inf):
-    """Equations 3, 4 and 5 of one pair, term by term."""
-    positive, text, image, off_text, off_image, pair, swapped = row
-    first = second = 1.0
+def written_out(found, equation, margin=0.2, offline_margin=0.0, against="offline", least=-math.inf):
+    """Equations 3, 4 and 5, term by term."""
+    own, text, image, off_text, off_image, pair, swapped = (found[name] for name in NAMES)
+    first = second = torch.ones(())
     if equation == 5:
-        over_text, over_image = (off_text, off_image) if against == "offline" else (positive, positive)
-        first = max(BETA - (over_text - text) / ALPHA, least)
-        second = max(BETA - (over_image - image) / ALPHA, least)
-    total = first * hinge(margin - positive + text) + second * hinge(margin - positive + image)
-    total += hinge(offline_margin - positive + off_text) + hinge(offline_margin - positive + off_image)
-    if equation > 3:
-        total += hinge(offline_margin - positive + pair) + hinge(offline_margin - positive + swapped)
-    return total
-
-
-def written_out(found, equation, **options):
-    rows = zip(*(found[name].tolist() for name in NAMES), strict=True)
-    return sum(of_a_row(row, equation, **options) for row in rows)
+        over_text, over_image = (off_text, off_image) if against == "offline" else (own, own)
+        first = (BETA - (over_text - text) / ALPHA).clamp(min=least)
+        second = (BETA - (over_image - image) / ALPHA).clamp(min=least)
+    total = first * (margin - own + text).relu() + second * (margin - own + image).relu()
+    for wrong in (off_text, off_image, pair, swapped)[: 2 if equation == 3 else 4]:
+        total = total + (offline_margin - own + wrong).relu()
+    return float(total.sum())
 
 
 FUNCTIONS = {
@@ -109,7 +99,7 @@ def test_the_derivatives_are_those_of_equation_6(seed, detached):
         ):
             active = 0.2 - own + online > 0
             beaten, far = float(offline > own), float(apart > own)
-            weight, cost = BETA - (offline - online) / ALPHA, hinge(0.2 - own + online)
+            weight, cost = BETA - (offline - online) / ALPHA, max(0.2 - own + online, 0.0)
             by_hand[names[0]] = active * weight + through * cost / ALPHA
             by_hand[names[1]] = beaten - through * cost / ALPHA
             by_hand[names[2]] = far
