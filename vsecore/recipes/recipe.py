@@ -230,9 +230,9 @@ class Recipe:
         """Return the same recipe with other values.
 
         Args:
-            changes: the full names of fields, or of groups such as "training", with their values, which may be
-                text. Change a part by giving another name (its options are then the defaults), or
-                option by option; a loss among several by its own name, in both rounds if both have it.
+            changes: the full names of fields, or of groups such as "training", with their values, which may
+                be text. Change a part by giving another name (its options are then the defaults), or option
+                by option; a loss among several by its own name, in both rounds if both have it.
 
         Raises:
             ValueError: a field is unknown, or a value is of the wrong type or range.
