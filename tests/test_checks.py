@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from answers import RIGHT as OTHERWISE
 from course.checks import EXERCISES, check
-from course.checks.comparing import Compared, agrees, holds, like
-from course.checks.exercise import _GRADIENT_LOST, NOT_ANSWERED, Exercise, Trial, judge_answer
-
-OTHERWISE: dict[str, list[Any]] = {}
-"""Right answers that are written differently from the references."""
-for path in sorted((Path(__file__).parent / "answers").glob("[a-z]*.py")):
-    OTHERWISE |= importlib.import_module(f"answers.{path.stem}").RIGHT
+from course.checks.comparing import Compared, agrees, holds, like, multiple
+from course.checks.exercise import (
+    _GRADIENT_LOST,
+    NOT_ANSWERED,
+    Exercise,
+    Trial,
+    judge_answer,
+    judge_by_trials,
+)
+from taught import solved, taught
 
 
 def not_borrowed(answer: Any) -> Any:
@@ -29,14 +32,31 @@ def not_borrowed(answer: Any) -> Any:
     return partial(answer) if callable(answer) else answer
 
 
-RIGHT = {
-    key: [
-        *(not_borrowed(answer) for answer in (task.reference, task.solution) if answer is not None),
-        *OTHERWISE.get(key, ()),
-    ]
-    for key, task in EXERCISES.items()
-}
-WRONG = {key: [not_borrowed(answer) for answer, _ in task.wrong_answers()] for key, task in EXERCISES.items()}
+def right_answers(key: str) -> list[Any]:
+    """The reference, the notebook's solution, and others that are written differently."""
+    task, found = EXERCISES[key], []
+    if key in solved():
+        notebook, name = solved()[key]
+        found = [taught(notebook)[name]]
+    known = [not_borrowed(answer) for answer in (task.reference, task.solution) if answer is not None]
+    return [*known, *found, *OTHERWISE.get(key, ())]
+
+
+RIGHT = {key: right_answers(key) for key in EXERCISES}
+
+
+def halved(task: Exercise) -> Callable[..., Any]:
+    return lambda *given: task.reference(*given) / 2
+
+
+def wrong_answers(task: Exercise) -> Iterator[tuple[Any, Trial]]:
+    """All wrong answers that are known, each with the trial or the mistake whose hint it must get."""
+    for trial in (*task.trials, *task.mistakes):
+        known = [halved(task)] if isinstance(trial.check, multiple) else trial.check.wrong
+        yield from ((answer, trial) for answer in known)
+
+
+WRONG = {key: [not_borrowed(answer) for answer, _ in wrong_answers(task)] for key, task in EXERCISES.items()}
 FUNCTIONS = [key for key, task in EXERCISES.items() if task.reference]
 NUMBERS = [key for key, task in EXERCISES.items() if isinstance(task.solution, float | int)]
 
@@ -45,7 +65,6 @@ NUMBERS = [key for key, task in EXERCISES.items() if isinstance(task.solution, f
 
 @pytest.mark.parametrize("key", EXERCISES)
 def test_right_answers_pass_however_they_are_written(key: str) -> None:
-    assert len(RIGHT[key]) > (EXERCISES[key].kind == "code"), "one is written differently from the reference"
     for answer in RIGHT[key]:
         judgement = check(key, answer)
         assert judgement.passed, judgement
@@ -110,18 +129,40 @@ def bent(result: Any) -> Any:
         return type(result)(map(bent, result))
     if isinstance(result, bool | np.bool_) or getattr(result, "dtype", None) in (torch.bool, np.bool_):
         return np.logical_not(result)
-    return result + 1
+    return result + 1 if hasattr(result, "__add__") and not isinstance(result, str) else None
 
 
-def off_here(task: Exercise, trial: Trial) -> Callable[..., Any]:
-    """An answer that is right, but on the inputs of one trial."""
-    make, cases = trial.check.inputs or task.inputs or tuple, trial.check.cases
+def damaged(result: Any) -> Iterator[Any]:
+    """Wrong results made of a right one: bent, shortened, turned, of another shape, without a gradient."""
+    yield bent(result)
+    if isinstance(result, tuple | list):
+        yield result[:-1]
+        yield [part[:-1] if isinstance(part, list) else part for part in result]
+        for place in range(len(result)):
+            yield type(result)([*result[:place], bent(result[place]), *result[place + 1 :]])
+            yield type(result)([*result[:place], None, *result[place + 1 :]])
+    elif isinstance(result, torch.Tensor):
+        yield result.detach()
+        for slope in (0, 2):
+            yield result.detach() + slope * (result - result.detach())
+        yield result.sum() if result.ndim else torch.zeros(2, 3, 4, 5)
+        yield 2 * result
+    if getattr(result, "ndim", 0):
+        yield result[:-1]
+        yield torch.as_tensor(result).flip(-1)
 
-    def answer(*given: Any) -> Any:
-        result = task.reference(*given)
-        return bent(result) if any(map(partial(is_same, given), (make(**one) for one in cases))) else result
 
-    return answer
+def off_here(task: Exercise, check: Compared) -> Iterator[Callable[..., Any]]:
+    """Answers that are right, but on the inputs of one trial, or on the last of them."""
+    right = task.called(task.reference)
+    inputs = [(task.inputs or tuple)(**given) for given in check.cases]
+
+    def answer(places: list[Any], which: int, *given: Any) -> Any:
+        result = right(*given)
+        here = any(map(partial(is_same, given), places))
+        return next(islice(damaged(result), which, None), result) if here else result
+
+    return (partial(answer, places, which) for places in (inputs, inputs[-1:]) for which in range(10))
 
 
 def is_same(given: Any, other: Any) -> bool:
@@ -138,7 +179,7 @@ GRID += [12, 17, 22, 40, 70, 99, 150, 222, 500, 998, 1003, 3e3, 2e4, 1e5, 1e6, 3
 def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail_one(key: str) -> None:
     task, failed = EXERCISES[key], set()
     lost = tuple(_GRADIENT_LOST.values())  # hints that take the place of a trial's
-    for answer, source in task.wrong_answers():
+    for answer, source in wrong_answers(task):
         judgement = check(key, not_borrowed(answer))
         said = f"{getattr(answer, '__name__', answer)} of {source.hint!r}: {judgement}"
         assert not judgement.passed, said
@@ -147,11 +188,16 @@ def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail
         failed.add(judgement.points)
     for place, trial in enumerate(task.trials):
         if place not in failed:  # then a simple wrong answer must show what the trial is for
-            compared = task.reference and isinstance(trial.check, Compared)
-            simple = [off_here(task, trial)] if compared else GRID
-            found = [check(key, answer) for answer in simple]
-            shown = [one for one in found if one.points == place and one.message == trial.hint]
-            assert shown, (trial.hint, [found[0].points, found[0].message])
+            if task.reference and isinstance(trial.check, Compared):
+                found = [judge_by_trials(task, answer) for answer in off_here(task, trial.check)]
+            else:
+                found = [check(key, answer) for answer in GRID]
+            shown = [
+                one
+                for one in found
+                if one.points == place and (trial.hint in one.message or one.message in lost)
+            ]
+            assert shown, (trial.hint, [(one.points, one.message) for one in found])
     if task.kind not in ("predict", "explore"):
         assert len(task.trials) + len(task.mistakes) >= 3, "a hint must fit the answer that gets it"
 

@@ -5,8 +5,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course import checks
 from course.checks import EXERCISES, check, exercise
-from course.checks.borrowed import borrowed, is_stub
-from course.checks.exercise import NOT_ANSWERED, Check, Exercise, Trial, judge_answer
+from course.checks.exercise import Check, Exercise, Trial
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
 from course.grading.plain import citations, facts_of, plain_markdown
@@ -131,32 +130,6 @@ def test_citations_are_names_years_and_links(tmp_path):
 
 
 # ---------------------------------------------------------------- whose work it is
-
-
-def test_what_was_left_empty_is_not_answered():
-    def returns_nothing(x):
-        """Say nothing."""
-
-    def returns_dots(x):
-        return ...
-
-    def counts(x):
-        return 0
-
-    for empty in (..., None, (1, ...), returns_nothing, returns_dots, lambda x: None):
-        assert is_stub(empty)
-        assert judge_answer(EXERCISES["10.kmax"], empty).message.startswith(NOT_ANSWERED)
-    for answer in (0, (), [1], counts, lambda x: x):
-        assert not is_stub(answer)
-
-
-def test_what_the_notebook_defined_above_is_no_answer():
-    trial = Trial(Check(lambda answer: answer(1) == 2), "Twice.")
-    task = Exercise("Double it", "code", 1, (trial,), defined_above=("twice",))
-    assert judge_answer(task, lambda x: x + x).passed
-    refused = judge_answer(task, lambda x: twice(x))
-    assert not refused.passed and "uses twice" in refused.message
-    assert not borrowed(twice, ("twice",))  # a learner may call the answer what it was called above
 
 
 def test_after_a_restart_the_check_says_what_to_run_first():

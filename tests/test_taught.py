@@ -4,19 +4,14 @@ The cells themselves are taken from the notebooks' texts and run here, on inputs
 use, in float64. A notebook's table sets paper, cell and package side by side; each row is held here.
 """
 
-import ast
 import importlib
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest.mock import patch
 
 import faiss
-import jupytext
 import numpy as np
 import pytest
 import torch
@@ -24,20 +19,21 @@ from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course.checks import EXERCISES
+from course.checks.borrowed import borrowed
 from small import recipe, small_data, small_split
+from taught import TEXTS, cells, solved, taught
 from vsecore import evaluation, masking, pooling, scenes, sets, similarity
 from vsecore.data.batches import make_loader
 from vsecore.embedding import Embedding
 from vsecore.encoders import BiGRUEncoder, CaptionTransformer, CellEncoder, RegionEncoder
 from vsecore.encoders.reasoning.transformer import Block
-from vsecore.experiments.statistics import doubts, holm, judge
+from vsecore.experiments.statistics import doubts, judge
 from vsecore.losses import (
     LagrangeMultiplier,
     LatentTargetDecoder,
     NodePooling,
     adaptive_offline_quintuplet,
-    adopt,
-    adopt_k,
     info_nce,
     node_cross_attention_loss,
     node_pooling_loss,
@@ -45,8 +41,6 @@ from vsecore.losses import (
     offline_triplet,
     reconstruction_loss,
     sample_gaussians,
-    soft_contrastive,
-    triplet,
 )
 from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
@@ -57,67 +51,11 @@ from vsecore.similarity import cosine
 from vsecore.training import System
 from vsecore.training.distributed import _Gather
 
-TEXTS = {
-    path.stem[:2]: path for path in (Path(__file__).parent.parent / "notebooks" / "text").glob("[0-9]*_*.py")
-}
-
-
-@cache
-def cells(notebook: str) -> tuple[Any, ...]:
-    return tuple(jupytext.read(TEXTS[notebook]).cells)
-
-
-@cache
-def taught(notebook: str) -> dict[str, Any]:
-    """Everything that a notebook defines (functions and classes), without running its experiments."""
-    space: dict[str, Any] = {}
-    for cell in cells(notebook):
-        if cell.cell_type != "code":
-            continue
-        kept = [
-            node
-            for node in ast.parse(cell.source).body
-            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
-        ]
-        for node in kept:
-            if isinstance(node, ast.FunctionDef):
-                node.decorator_list = []  # `exercise` would put a right answer in place of a wrong one
-        exec(compile(ast.Module(kept, []), str(TEXTS[notebook]), "exec"), space)
-    return space
-
 
 def batches() -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(7)
     sizes = (1, 2, 5, 33)
     return [torch.rand(size, size, generator=generator, dtype=torch.float64) * 2 - 1 for size in sizes]
-
-
-def same_loss(mine: Callable, theirs: Callable) -> None:
-    """Equal values and equal gradients, for several batches and margins."""
-    for scores in batches():
-        for margin in (0.0, 0.2, 1.0):
-            pair = [scores.clone().requires_grad_() for _ in range(2)]
-            values = [mine(pair[0], margin), theirs(pair[1], margin)]
-            torch.testing.assert_close(values[0], values[1])
-            for value in values:
-                value.backward()
-            torch.testing.assert_close(pair[0].grad, pair[1].grad)
-
-
-def all_negatives() -> None:
-    same_loss(taught("04")["all_negatives"], lambda S, margin: triplet(S, margin, hardest=False))
-
-
-def hardest_negative() -> None:
-    def pairs(scores: torch.Tensor, margin: float) -> torch.Tensor:
-        return taught("04")["hardest_negative"](scores, torch.eye(len(scores)) > 0, margin)
-
-    same_loss(pairs, triplet)
-    owner = torch.arange(33) // 5  # several captions a picture, and a batch that is not square
-    positives = owner == torch.arange(7)[:, None]
-    for scores in (batches()[-1][:7], batches()[-1][7:14]):
-        mine = taught("04")["hardest_negative"](scores, positives, 0.2)
-        torch.testing.assert_close(mine, triplet(scores, positives=positives))
 
 
 def true_of() -> None:
@@ -154,13 +92,6 @@ def regions_of_pictures() -> None:
         torch.testing.assert_close(ours(x, mask)[mask], theirs(x, mask)[0][mask])
 
 
-def gru_step() -> None:
-    cell = nn.GRUCell(7, 6).double()
-    weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
-    x, h = elements(13)[0][:, 0].split([7, 6], -1)
-    torch.testing.assert_close(taught("02")["gru_step"](x, h, *weights), cell(x, h))
-
-
 def one_way() -> None:
     x, mask = elements(7)
     gru = nn.GRU(7, 6, batch_first=True).double()
@@ -176,26 +107,12 @@ def both_ways() -> None:
     torch.testing.assert_close(ours[mask], theirs(tokens, mask)[0][mask])
 
 
-def attention() -> None:
-    x, mask = elements(3 * 2 * 4)
-    q, k, u = x.unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-    theirs = F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
-    torch.testing.assert_close(taught("05")["attention"](q, k, u, mask), theirs)
-
-
 def some_scores(ties: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Similarities (7, 21), and which picture owns each caption, in any order."""
     generator = torch.Generator().manual_seed(7)
     owner = torch.arange(21)[torch.randperm(21, generator=generator)] % 7
     scores = torch.randn(7, 21, generator=generator, dtype=torch.float64)
     return (scores.round() if ties else scores), owner
-
-
-def the_ranks() -> None:
-    for ties in (False, True):
-        i2t, t2i = evaluation.ranks(*some_scores(ties))
-        torch.testing.assert_close(taught("03")["picture_ranks"](*some_scores(ties)), i2t)
-        torch.testing.assert_close(taught("03")["caption_ranks"](*some_scores(ties)), t2i)
 
 
 def table_row() -> None:
@@ -213,26 +130,6 @@ def average_precision() -> None:
         shown = [taught("03")["as_shown"](*pair) for pair in zip(scores, own, strict=True)]
         ours = [float(taught("03")["average_precision_at_r"](row)) for row in shown]
         assert sum(ours) / 7 == pytest.approx(evaluation.map_at_r(scores, own))
-
-
-def k_hardest() -> None:
-    """Equal values and equal gradients, for several batches, temperatures and numbers of negatives."""
-    for scores in batches()[1:]:
-        for k in {1, len(scores) // 2, len(scores) - 1}:
-            for temperature in (0.05, 0.5):
-                pair = [scores.clone().requires_grad_() for _ in range(2)]
-                mine = taught("11")["k_hardest"](pair[0], k, temperature)
-                theirs = adopt(pair[1], temperature, negatives=k)
-                torch.testing.assert_close(mine, theirs)
-                (mine + theirs).backward()
-                torch.testing.assert_close(pair[0].grad, pair[1].grad)
-
-
-def how_many() -> None:
-    for scores in batches():
-        for trained in (0.0, 0.3, 0.6, 0.9):
-            some = (1 - trained) * scores + trained * torch.eye(len(scores))
-            assert taught("11")["how_many"](some) == adopt_k(some)
 
 
 def matrices(count: int) -> list[torch.Tensor]:
@@ -343,12 +240,6 @@ def sorted_rows() -> None:
     torch.testing.assert_close(pair[0].grad, pair[1].grad)
 
 
-def mean_of_the_largest() -> None:
-    x, mask = elements(6)
-    for k in (1, 2, 3, 7):
-        torch.testing.assert_close(taught("10")["k_max"](x, mask, k), pooling.KMaxPool(k)(x, mask))
-
-
 def softmax_without_padding() -> None:
     for width in (1, 6):
         x, mask = elements(width)
@@ -405,9 +296,6 @@ def clouds_of_points() -> None:
     torch.manual_seed(4)
     noise = torch.randn(5, 6, 3, dtype=torch.float64)
     torch.testing.assert_close(taught("13")["sample"](mean, log_variance, noise), points)
-    positives = torch.arange(2)[:, None] == torch.arange(5) // 2
-    ours = taught("13")["soft_loss"](points[:2], points, 3.0, 2.0, positives)
-    torch.testing.assert_close(ours, soft_contrastive(points[:2], points, 3.0, 2.0, positives))
 
 
 def normalised() -> None:
@@ -612,20 +500,6 @@ JUDGED = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -
 """Paired differences that are surely above 0, surely near it, surely below it, and unclear."""
 
 
-def two_p_values() -> None:
-    for differences in JUDGED:
-        theirs = doubts(differences, 1.5)
-        mine = taught("04")["p_values"](differences, 1.5)
-        assert mine == pytest.approx((theirs.equal, theirs.beyond))
-
-
-def holms_correction() -> None:
-    for values in ([0.03], [0.04, 0.01, 0.3], [0.02, 0.021, 0.5, 0.004], [0.6, 0.5, 0.7]):
-        for more in (0, 3):
-            questions = len(values) + more
-            assert taught("04")["holm"](values, questions) == pytest.approx(holm(values, questions))
-
-
 def verdicts_of_one_measure() -> None:
     for differences in JUDGED:
         left = doubts(differences, 1.5)
@@ -745,25 +619,17 @@ def search_by_codes() -> None:
 
 
 COMPARED: dict[tuple[str, str], Callable[[], None]] = {
-    ("04", "p_values"): two_p_values,
-    ("04", "holm"): holms_correction,
     ("04", "verdict"): verdicts_of_one_measure,
     ("17", "combine"): three_ideas,
     ("17", "found_first"): first_pictures,
     ("01", "true_of"): true_of,
     ("02", "Cells"): cells_of_pictures,
     ("02", "Regions"): regions_of_pictures,
-    ("02", "gru_step"): gru_step,
     ("02", "read"): one_way,
     ("02", "bigru"): both_ways,
-    ("03", "picture_ranks"): the_ranks,
-    ("03", "caption_ranks"): the_ranks,
     ("03", "table_row"): table_row,
     ("03", "average_precision_at_r"): average_precision,
-    ("04", "all_negatives"): all_negatives,
-    ("04", "hardest_negative"): hardest_negative,
     ("05", "norm"): normalised,
-    ("05", "attention"): attention,
     ("05", "block"): transformer_block,
     ("05", "push"): padding_in_front,
     ("06", "node_pooling"): pools_of_nodes,
@@ -789,14 +655,11 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("09", "cross_ranks"): worse_of_two_ranks,
     ("10", "sort_weigh_sum"): weights_of_old_poolers,
     ("10", "sort_rows"): sorted_rows,
-    ("10", "k_max"): mean_of_the_largest,
     ("10", "safe_softmax"): softmax_without_padding,
     ("10", "place_code"): weights_of_places,
     ("10", "gpo_weights"): weights_of_places,
     ("10", "token_level"): adaptive_pool,
     ("10", "adpool"): adaptive_pool,
-    ("11", "k_hardest"): k_hardest,
-    ("11", "how_many"): how_many,
     ("12", "mean_of"): mean_of_matrices,
     ("12", "as_one"): ensemble_as_one,
     ("13", "heads"): sets_of_heads,
@@ -805,7 +668,6 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("13", "match_probability"): similarities_of_sets,
     ("13", "circular_variance"): spread_of_sets,
     ("13", "sample"): clouds_of_points,
-    ("13", "soft_loss"): clouds_of_points,
     ("14", "shares_of"): slot_attention,
     ("14", "receive"): slot_attention,
     ("14", "predict_set"): slot_attention,
@@ -824,6 +686,18 @@ COMPARED: dict[tuple[str, str], Callable[[], None]] = {
     ("19", "search_cells"): search_in_cells,
     ("19", "scores_from_codes"): search_by_codes,
 }
+
+
+HELD_BY_THEIR_CHECKS = (
+    *("02.mean", "02.gru", "03.captions", "03.ranks", "04.all", "04.siblings", "04.p_values", "04.holm"),
+    *("05.attention", "10.kmax", "11.loss", "11.rule", "13.soft"),
+)
+"""Exercises whose references are the package's own functions, or torch's: `test_checks` runs the cells."""
+
+
+@pytest.mark.parametrize("key", HELD_BY_THEIR_CHECKS)
+def test_the_check_of_a_cell_compares_it_with_the_package(key: str) -> None:
+    assert key in solved() and borrowed(EXERCISES[key].reference, (), EXERCISES[key].instead)
 
 
 @pytest.mark.parametrize("notebook, name", COMPARED, ids=".".join)
@@ -855,4 +729,5 @@ def test_the_table_of_paper_and_code_is_true(notebook: str) -> None:
         for name in re.findall(r"`(\w+)`", here):
             defined = taught(notebook).get(name)
             if callable(defined):
-                assert (notebook, name) in COMPARED, f"{name} is taught in {notebook} and compared nowhere"
+                held = {solved()[key] for key in HELD_BY_THEIR_CHECKS}
+                assert (notebook, name) in {*COMPARED, *held}, f"{name} of {notebook} is compared nowhere"

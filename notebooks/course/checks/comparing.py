@@ -48,98 +48,58 @@ class Compared(Check):
 
     Attributes:
         see: given a function and its arguments, what is compared.
-        cases: what the maker of inputs is given, for each of the inputs.
-        inputs: the maker, if it is not the exercise's.
+        cases: what the exercise's maker of inputs is given, for each of the inputs.
         tolerance: how far numbers may be apart; None: what the exercise says, or else 1e-5.
-        damages: each makes a wrong answer of the exercise's reference, if no other is known.
     """
 
     def __init__(
         self,
         see: Callable[[Callable[..., Any], Sequence[Any]], Any],
         cases: Sequence[Given],
-        inputs: Callable[..., Any] | None,
         tolerance: float | None = None,
         wrong: Sequence[Any] = (),
-        damages: Sequence[Callable[..., Any]] = (),
     ) -> None:
-        self.see, self.cases, self.inputs, self.tolerance = see, cases, inputs, tolerance
-        self.wrong, self.damages = wrong, damages
+        self.see, self.cases, self.tolerance, self.wrong = see, cases, tolerance, wrong
 
     def holds(self, task: Exercise, answer: Any) -> bool:
-        make, right = self.inputs or task.inputs or tuple, task.called(task.reference)
+        make, right = task.inputs or tuple, task.called(task.reference)
         tolerance = (task.tolerance or 1e-5) if self.tolerance is None else self.tolerance
         return all(
             agrees(self.see(answer, make(**given)), self.see(right, make(**given)), tolerance)
             for given in self.cases
         )
 
-    def examples(self, task: Exercise) -> Sequence[Any]:
-        return self.wrong or [partial(_damaged, damage, task.reference) for damage in self.damages]
-
 
 class Gradient(Compared):
     """What `gradient` makes."""
 
 
-def _damaged(damage: Callable[..., Any], reference: Any, *given: Any) -> Any:
-    return damage(reference, given)
-
-
 def same(
-    *cases: Given,
-    by: By = None,
-    inputs: Callable[..., Any] | None = None,
-    tolerance: float | None = None,
-    wrong: Sequence[Any] = (),
-    **given: Any,
+    *cases: Given, by: By = None, tolerance: float | None = None, wrong: Sequence[Any] = (), **given: Any
 ) -> Check:
     """The answer returns what the reference returns.
 
     Args:
-        cases: what `inputs` is given, for each of several inputs; one input if there are none.
+        cases: what the maker of inputs is given, for each of several inputs; one input if there are none.
         by: what of the result is compared: a function of it, or the number of a part; by default all of it.
-        inputs: makes the arguments, in place of the exercise's maker.
         tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-5.
         wrong: answers that pass the trials before this one, and fail it.
-        given: what `inputs` is given in all cases.
+        given: what the maker of inputs is given in all cases.
     """
-    return Compared(partial(_result, by=by), _joined(cases, given), inputs, tolerance, wrong)
+    return Compared(partial(_result, by=by), _joined(cases, given), tolerance, wrong)
 
 
-def shape(
-    *cases: Given,
-    by: int | None = None,
-    inputs: Callable[..., Any] | None = None,
-    wrong: Sequence[Any] = (),
-    **given: Any,
-) -> Check:
-    """The answer returns tensors of the reference's shapes. Without `wrong`, the tests reduce its result."""
-
-    def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        return _form(_result(function, arguments, by))
-
-    def damage(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        result = reference(*arguments)
-        return result.sum() if isinstance(result, Tensor) and result.ndim else torch.zeros(2, 3, 4, 5)
-
-    return Compared(see, _joined(cases, given), inputs, 0.0, wrong, [damage])
+def shape(*cases: Given, by: int | None = None, **given: Any) -> Check:
+    """The answer returns tensors of the reference's shapes."""
+    return Compared(
+        lambda function, arguments: _form(_result(function, arguments, by)), _joined(cases, given), 0.0
+    )
 
 
-def gradient(
-    *cases: Given,
-    of: int = 0,
-    exact: bool = True,
-    by: By = None,
-    inputs: Callable[..., Any] | None = None,
-    tolerance: float = 1e-4,
-    wrong: Sequence[Any] = (),
-    **given: Any,
-) -> Check:
+def gradient(*, of: int = 0, exact: bool = True, by: By = None, **given: Any) -> Check:
     """The sum of the result, or of `by(result)`, has the right gradient by the argument in the place `of`.
 
-    If it need not be `exact`, any that is finite and not zero will do. Without `wrong`, the tests detach that
-    argument, and bend the gradient without changing the result.
+    If it need not be `exact`, any that is finite and not zero will do.
     """
 
     def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -147,14 +107,7 @@ def gradient(
         found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[of])
         return found if exact else bool(found.isfinite().all() and found.any())
 
-    def detached(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        return reference(*arguments[:of], arguments[of].detach(), *arguments[of + 1 :])
-
-    def bent(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        result = reference(*arguments)
-        return result.detach() + (2 if exact else 0) * (result - result.detach())
-
-    return Gradient(see, _joined(cases, given), inputs, tolerance, wrong, [detached, bent])
+    return Gradient(see, [given], 1e-4)
 
 
 def _joined(cases: Sequence[Given], given: Given) -> list[dict[str, Any]]:
@@ -204,12 +157,13 @@ class like(Check):
     Args:
         wrong: functions, or values.
         when: knows the mistake by something broader than the comparison.
-        right_on: what `inputs` is given where who makes the mistake is right, although wrong on `wrong_on`.
+        right_on: what the maker of inputs is given where who makes the mistake is right, although wrong on
+            `wrong_on`.
         wrong_on: see `right_on`.
         by: what of the result is compared: a function of it, or the number of a part; by default all of it.
-        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-3 for values
-            and 1e-5 for what functions return.
-        given: what `inputs` is given for the comparison; nothing by default, for a typical input.
+        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-5 for what
+            functions return; for values also a half of a percent.
+        given: what the maker of inputs is given for the comparison; nothing by default, for a typical input.
     """
 
     def __init__(
@@ -232,24 +186,22 @@ class like(Check):
             right, wrong = (same(given, by=self.by) for given in (self.right_on, self.wrong_on))
             return right.holds(task, answer) and not wrong.holds(task, answer)
         if not callable(answer):
-            return any(
-                agrees(answer, value, self.tolerance or task.tolerance or 1e-3) for value in self.wrong
-            )
+            return any(agrees(answer, value, self._near(task, value)) for value in self.wrong)
         make = partial(task.inputs or tuple, **self.given)
-        made = _result(answer, make(), self.by)
-        return any(
-            agrees(
-                made, _result(task.called(wrong), make(), self.by), self.tolerance or task.tolerance or 1e-5
-            )
-            for wrong in self.wrong
-        )
+        made, tolerance = _result(answer, make(), self.by), self.tolerance or task.tolerance or 1e-5
+        seen = (_result(task.called(wrong), make(), self.by) for wrong in self.wrong)
+        return any(agrees(made, one, tolerance) for one in seen)
+
+    def _near(self, task: Exercise, value: Any) -> float:
+        share = 5e-3 * abs(value) if isinstance(value, int | float) else 0.0
+        return self.tolerance or max(task.tolerance or 1e-3, share)
 
 
 class multiple(like):
     """A known mistake: the answer is wrong by one factor, as a mean is in place of a sum.
 
     Args:
-        cases: what `inputs` is given, for several inputs of one size.
+        cases: what the maker of inputs is given, for several inputs of one size.
     """
 
     def __init__(self, *cases: Given) -> None:
@@ -261,10 +213,3 @@ class multiple(like):
         factors = [float(answer(*make(**case))) / float(right(*make(**case))) for case in self.cases]
         constant = factors[0] > 0 and max(factors) - min(factors) < 1e-4 * factors[0]
         return constant and abs(factors[0] - 1) > 1e-4
-
-    def examples(self, task: Exercise) -> Sequence[Any]:
-        return [partial(_damaged, _halved, task.reference)]
-
-
-def _halved(reference: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    return reference(*arguments) / 2

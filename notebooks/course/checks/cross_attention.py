@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
-from course.checks.comparing import agrees, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal
 
@@ -36,13 +36,12 @@ def weighed(
     slope: float = 0.1,
     over: Callable[[Tensor], Tensor] = lambda clipped: clipped.norm(dim=0),
     products: Callable[[Tensor, Tensor], Tensor] = affinities,
-    dim: int = 1,
 ) -> Callable[..., Tensor]:
-    """Make weights that keep this part below zero, are divided by this, and add up to one over dim."""
+    """Make weights of products that keep this part below zero and are divided by this."""
 
     def weigh(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
         clipped = leaky_relu(products(queries, context), slope)
-        return (smooth * clipped / over(clipped)).softmax(dim)
+        return (smooth * clipped / over(clipped)).softmax(1)
 
     return weigh
 
@@ -61,22 +60,14 @@ WEIGHTS = {
     "It is right for smooth = 9: let `smooth` decide.": same(
         {"smooth": 1.0, "seed": 8}, {"smooth": 20.0, "seed": 9}
     ),
-    "You divided each row by its length. Divide each column: an element's affinities with all queries.": like(
-        weighed(over=lambda clipped: clipped.norm(dim=1, keepdim=True))
+    "You divided each row by its length. Divide each column: "
+    "an element's affinities with all queries.": weighed(
+        over=lambda clipped: clipped.norm(dim=1, keepdim=True)
     ),
-    "Below zero a tenth must remain. You clip to zero, as the paper prints it.": like(weighed(slope=0)),
-    "The clip is missing: of affinities below zero only a tenth remains.": like(weighed(slope=1)),
-    "The division is missing: divide each column by its length before the softmax.": like(
-        weighed(over=torch.ones_like)
-    ),
-    "`smooth` is missing: multiply by it before the softmax.": like(
-        lambda queries, context, smooth: attention_weights(queries, context, 1.0)
-    ),
-    "You divided each column by its sum. Its length is the root of the sum of its squares.": like(
-        weighed(over=lambda clipped: clipped.sum(0))
-    ),
-    "The softmax goes over the queries. Each query shares out a weight of one over the context.": like(
-        weighed(dim=0)
+    "Below zero a tenth must remain. You clip to zero, as the paper prints it.": weighed(slope=0),
+    "The clip is missing: of affinities below zero only a tenth remains.": weighed(slope=1),
+    "The division is missing: divide each column by its length before the softmax.": weighed(
+        over=torch.ones_like
     ),
     "Right. These are SCAN's weights.": passed,
 }
@@ -109,32 +100,20 @@ SCORE = {
     "`lse`.": same(by=float),
     "It is right for lse = 6: let `lse` decide.": same({"lse": 1.5}, {"lse": 50.0}, by=float),
     no_gradient_at("the context"): gradient(of=2, seed=5),
-    "That is the mean of the relevances, the paper's other choice. Here we want the log-sum-exp.": like(
-        lambda weights, queries, context, lse: relevance(weights, queries, context).mean()
-    ),
-    "Divide the logarithm by `lse`.": like(lambda *given: given[3] * score(*given)),
-    "Scale the context's vectors to length one before you add them up: a long vector would count more.": like(
-        lambda weights, queries, context, lse: (
-            (lse * cosine_similarity(weights @ context, queries, dim=1)).logsumexp(0) / lse
-        )
-    ),
-    "Relevance is a cosine: divide by the length of the weighted sum too.": like(
-        lambda weights, queries, context, lse: (
-            (lse * (weights * affinities(queries, context)).sum(1)).logsumexp(0) / lse
-        )
-    ),
+    "That is the mean of the relevances, the paper's other "
+    "choice. Here we want the log-sum-exp.": lambda weights, queries, context, lse: relevance(
+        weights, queries, context
+    ).mean(),
     "Right. With the weights above, this is SCAN.": passed,
 }
 
 WORD = {
-    "A weight lies between 0 and 1.": holds(lambda answer: 0 <= float(answer) <= 1),
+    "A weight lies between 0 and 1.": between(-0.001, 1.001),
     "Each column has one entry. What does a positive number become when it is divided by its own "
     "length?": equals(0.5),
-    "That leaves out the division: each column is divided by its length, and a column has one entry.": like(
-        0.989
-    ),
-    "The third box is below zero, so it does not become 1.": like(1 / 3, tolerance=4e-3),
-    "The first box fits best, but what is left of that after the division?": like(1.0),
+    "That leaves out the division: each column is divided by its length, and a column has one entry.": 0.989,
+    "The third box is below zero, so it does not become 1.": 1 / 3,
+    "The first box fits best, but what is left of that after the division?": 1.0,
 }
 
 
@@ -158,8 +137,7 @@ BREAK = {
     ),
     "Both affinities of your box are positive, so its column has length one, like the first box's. What does "
     "the clip do to a negative one?": like(
-        [0.4, 0.9],
-        when=lambda answer: torch.as_tensor(answer).shape == (2,) and min(answer) > 0,
+        [0.4, 0.9], when=lambda answer: torch.as_tensor(answer).shape == (2,) and min(answer) > 0
     ),
 }
 
@@ -181,27 +159,16 @@ def spread(focus: str = "equal", rows: str = "") -> tuple[Tensor, str]:
     return torch.tensor([[0.5, 0.27, 0.13, 0.1], [0.65, 0.3, 0.04, 0.01], [0.1, 0.2, 0.3, 0.4]]), focus
 
 
-def without_the_largest(weights: Tensor, focus: str) -> Tensor:
-    kept = weights * (leads(weights, focus) > 1e-9)
-    return kept / kept.sum(1, keepdim=True)
-
-
 FOCUS = {
     "Return weights of the same shape, (n, m).": shape(),
     'With "equal", `trust` is 1: a weight stays if its leads add up to more than 0.': same(
-        by=lambda kept: kept > 0, wrong=[lambda weights, focus: weights]
+        by=lambda kept: kept > 0
     ),
-    "The right ones stay. Now divide each row by its sum, so that the weights add up to one.": same(
-        wrong=[lambda weights, focus: weights * (refocus(weights, focus) > 0)]
-    ),
+    "The right ones stay. Now divide each row by its sum, so that the weights add up to one.": same(),
     'With "prob", the lead over a_k counts √a_k times.': same(focus="prob"),
     "All weights equal, or only one: nothing leads, and nothing would stay. The largest of a row always "
     "stays.": same(
-        *({"focus": focus, "rows": case} for focus in ("equal", "prob") for case in ("even", "alone")),
-        wrong=[without_the_largest],
-    ),
-    'You took √a for "equal" and 1 for "prob": it is the other way round.': like(
-        lambda weights, focus: refocus(weights, "prob" if focus == "equal" else "equal")
+        *({"focus": focus, "rows": case} for focus in ("equal", "prob") for case in ("even", "alone"))
     ),
     "Right. These are BFAN's weights.": passed,
 }
@@ -228,21 +195,13 @@ def products(
 FAST = {
     "Return one relevance for each query, (n,).": shape(),
     "A word with all its weight on one box reads that box: its relevance is their affinity.": same(
-        alone=True, wrong=[lambda weights, affinity, gram: affinity.sum(1)]
+        alone=True
     ),
     "Divide the sum of weights times affinities by the root of aᵀGa, for each query with its own weights "
     "a.": same(),
-    "It must hold for one word and one box too.": same(
-        seed=11, queries=1, context=1, wrong=[lambda *given: relevance_from_products(*given).squeeze()]
-    ),
-    "That is the product with the attended vector. For the cosine, divide by its length.": like(
-        lambda weights, affinity, gram: (weights * affinity).sum(1)
-    ),
-    "aᵀGa is the square of the length: take its root.": like(
-        lambda weights, affinity, gram: (weights * affinity).sum(1) / ((weights @ gram) * weights).sum(1)
-    ),
-    "That would be the length if the boxes' vectors were at right angles to each other. G knows their "
-    "cosines.": like(lambda weights, affinity, gram: (weights * affinity).sum(1) / weights.norm(dim=1)),
+    "It must hold for one word and one box too.": same(seed=11, queries=1, context=1),
+    "That is the product with the attended vector. For "
+    "the cosine, divide by its length.": lambda weights, affinity, gram: (weights * affinity).sum(1),
     "Right. No attended vector, the same cosine.": passed,
 }
 

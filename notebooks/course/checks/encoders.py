@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, inf, nan
 
-from course.checks.comparing import gradient, like, same, shape
+from course.checks.comparing import gradient, same, shape
 from course.checks.kinds import NO_GRADIENT, code, explore, no_gradient_at, predict
-from course.checks.samples import normal, padded, real
+from course.checks.samples import normal, padded
 from vsecore.pooling import MeanPool
 
 
@@ -26,28 +26,16 @@ def elements(
     return tuple(side.flip(1) for side in sides) if flipped else sides
 
 
-def multiplied(x: Tensor, mask: Tensor) -> Tensor:
-    return (x * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-
-
 MEAN = {
     "Return one vector for each row of the batch, (B, D): the mean of its elements.": shape(),
-    "Without padding it must be the plain mean over dimension 1.": same(
-        counts=[5, 5, 5], wrong=[lambda x, mask: x.sum(1)]
-    ),
-    "Zeros in the padding change your mean: divide by the number of real elements, not by N.": same(
-        wrong=[lambda x, mask: x.mean(1)]
-    ),
-    "The values in the padding get into your sum: use the mask to leave them out.": same(
-        filler=1e4, wrong=[lambda x, mask: x.sum(1) / mask.sum(1, keepdim=True)]
-    ),
+    "Without padding it must be the plain mean over dimension 1.": same(counts=[5, 5, 5]),
+    "Zeros in the padding change your mean: divide by the number of real elements, not by N.": same(),
+    "The values in the padding get into your sum: use the mask to leave them out.": same(filler=1e4),
     "Padding may come anywhere, not only last: use the mask, not the number of elements.": same(
-        filler=7.0,
-        flipped=True,
-        wrong=[lambda x, mask: mean_of_real(x, real(mask.sum(1).tolist(), 5))],
+        filler=7.0, flipped=True
     ),
     "Zero times NaN is NaN: choose with torch.where or masked_fill instead of multiplying.": same(
-        {"filler": nan}, {"filler": inf}, wrong=[multiplied]
+        {"filler": nan}, {"filler": inf}
     ),
     NO_GRADIENT: gradient(),
 }
@@ -69,12 +57,9 @@ def mixed(mix: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Make a step that mixes its state of h, r, z, what the word brings, and a function of what h brings."""
 
     def step(x: Tensor, h: Tensor, W: Tensor, U: Tensor, w: Tensor, u: Tensor) -> Tensor:
-        def brings(state: Tensor) -> Tensor:
-            return (state @ U.T + u)[:, 6:]
-
         word = x @ W.T + w
         r, z = torch.sigmoid(word + h @ U.T + u)[:, :6].chunk(2, 1)
-        return mix(h, r, z, word[:, 6:], brings)
+        return mix(h, r, z, word[:, 6:], lambda state: (state @ U.T + u)[:, 6:])
 
     return step
 
@@ -88,20 +73,21 @@ GRU = {
         reset=50, update=-50
     ),
     "Where z and r are zero, the new state is tanh(W x + w): the gate r multiplies U h with its bias.": same(
-        reset=-50, update=-50, wrong=[mixed(lambda h, r, z, n, m: torch.lerp((n + m(h)).tanh(), h, z))]
+        reset=-50, update=-50
     ),
-    "With gates between zero and one the states still differ: look at r, equation (5).": same(
-        wrong=[mixed(lambda h, r, z, n, m: torch.lerp((n + r**2 * m(h)).tanh(), h, z))]
-    ),
+    "With gates between zero and one the states still differ: look at r, equation (5).": same(),
     no_gradient_at("U"): gradient(of=3),
-    "z says how much of the past stays: you gave it to the proposal.": like(
-        mixed(lambda h, r, z, n, m: torch.lerp(h, (n + r * m(h)).tanh(), z))
+    "Both biases, w and u, belong to all three: to r, to z and to the proposal.": (
+        lambda x, h, W, U, w, u: torch.gru_cell(x, h, W, U)
     ),
-    "The first third of W and U makes r, the second makes z.": like(
-        mixed(lambda h, z, r, n, m: torch.lerp((n + r * m(h)).tanh(), h, z))
+    "z says how much of the past stays: you gave it to the proposal.": mixed(
+        lambda h, r, z, n, m: torch.lerp(h, (n + r * m(h)).tanh(), z)
     ),
-    "That is what the paper prints, U times (r ⊙ h). Here r multiplies U h with its bias.": like(
-        mixed(lambda h, r, z, n, m: torch.lerp((n + m(r * h)).tanh(), h, z))
+    "The first third of W and U makes r, the second makes z.": mixed(
+        lambda h, z, r, n, m: torch.lerp((n + r * m(h)).tanh(), h, z)
+    ),
+    "That is what the paper prints, U times (r ⊙ h). Here r multiplies U h with its bias.": mixed(
+        lambda h, r, z, n, m: torch.lerp((n + m(r * h)).tanh(), h, z)
     ),
 }
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.comparing import between, equals, holds, like, passed, same, shape
+from course.checks.comparing import between, equals, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal
 from vsecore.similarity import cosine, unit
 
 LEAD = {
     "It is between 1, for systems that always agree, and the root of 3, for systems without "
-    "correlation.": holds(lambda answer: 1 <= float(answer) < 3**0.5 + 1e-6),
+    "correlation.": between(0.999, 3**0.5 + 1e-6),
     "Put M = 3 and ρ = 0.5 into the formula for the spread of a mean.": equals(1.5**0.5),
-    "That is for systems without any correlation: these have a correlation of 0.5.": like(3**0.5),
-    "That is for the variance: the spread is its root.": like(1.5),
-    "That is the spread of the mean: the lead is divided by it.": like(1.5**-0.5),
+    "That is for systems without any correlation: these have a correlation of 0.5.": 3**0.5,
+    "That is for the variance: the spread is its root.": 1.5,
+    "That is the spread of the mean: the lead is divided by it.": 1.5**-0.5,
 }
 
 
@@ -38,18 +38,6 @@ def systems(widths: Sequence[int] = (5, 2), weights: Sequence[float] | None = No
     return (several,) if weights is None else (several, list(weights))
 
 
-def scaled(scale: Callable[[float, float], float], length: bool = True) -> Callable[..., Tensor]:
-    """Make vectors whose parts are scaled by what is made of a weight and of the sum of all weights."""
-
-    def embed(several: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-        each = weights or [1.0] * len(several)
-        scales = [scale(weight, sum(each)) for weight in each]
-        parts = zip(scales, several, strict=True)
-        return torch.cat([number * (unit(rows) if length else rows) for number, rows in parts], -1)
-
-    return embed
-
-
 def cosines(made: Tensor) -> Tensor:
     return cosine(made, made)
 
@@ -58,21 +46,11 @@ AS_ONE = {
     "Return one matrix for the side that you are given, as wide as all its systems together.": shape(),
     "With a single system it must be that system's cosine.": same(widths=[6], by=cosines),
     "Without weights it must be the mean of the cosines: no system may count more because its vectors are "
-    "longer.": same(
-        widths=[5, 5], by=cosines, wrong=[scaled(lambda weight, total: (weight / total) ** 0.5, length=False)]
-    ),
+    "longer.": same(widths=[5, 5], by=cosines),
     "With other weights the result is not yet the weighted mean: how often is a weight in the product of the "
-    "two sides?": same(
-        widths=[5, 2, 4],
-        weights=[1.0, 4.0, 2.0],
-        by=cosines,
-        wrong=[scaled(lambda weight, total: weight), lambda several, weights=None: as_one(several)],
-    ),
+    "two sides?": same(widths=[5, 2, 4], weights=[1.0, 4.0, 2.0], by=cosines),
     "The cosine is right, but the rows are not of length one: divide the weights by their sum.": same(
-        widths=[4, 3],
-        weights=[1.0, 3.0],
-        by=lambda made: made.norm(dim=-1),
-        wrong=[scaled(lambda weight, total: weight**0.5)],
+        widths=[4, 3], weights=[1.0, 3.0], by=lambda made: made.norm(dim=-1)
     ),
     "Right. An ensemble of cosines is itself a cosine.": passed,
 }
@@ -82,9 +60,8 @@ BREAK = {
     "than nothing.": between(0, 3),
     "The lead of the mean is the mean of the leads. Its spread is that of a mean of two without "
     "correlation.": equals(3 / 2**0.5),
-    "That is the lead in spreads of one member: the mean has a smaller spread of its own.": like(1.5),
-    "That is right for the cosines. Here the collapsed member's noise has a spread of one.": like(3),
-    "That is for two members that both lead by 3: the collapsed one has no lead.": like(3 * 2**0.5),
+    "That is the lead in spreads of one member: the mean has a smaller spread of its own.": 1.5,
+    "That is for two members that both lead by 3: the collapsed one has no lead.": 3 * 2**0.5,
 }
 
 

@@ -13,7 +13,7 @@ or a function that does nothing, gives dots back, or stops because it tried to w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -36,11 +36,11 @@ NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
 
 
 class Check:
-    """Something that may be true of an answer, and wrong answers that show it.
+    """Something that may be true of an answer.
 
     Attributes:
-        wrong: for a trial, answers that pass the trials before it and fail this one; for a known mistake,
-            answers that make it. Tests take them from here.
+        wrong: answers for the tests: to a trial, those that pass the trials before it and fail this one; to a
+            known mistake, those that make it.
     """
 
     def __init__(self, predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> None:
@@ -49,10 +49,6 @@ class Check:
     def holds(self, task: Exercise, answer: Any) -> bool:
         """Whether it is true of this answer to this exercise."""
         return bool(self.predicate(answer))
-
-    def examples(self, task: Exercise) -> Sequence[Any]:
-        """The wrong answers."""
-        return self.wrong
 
 
 @dataclass(frozen=True)
@@ -114,11 +110,6 @@ class Exercise:
     def called(self, function: Any) -> Any:
         """What trials call in place of a function: the function itself, or the caller with it."""
         return partial(self.caller, function) if self.caller else function
-
-    def wrong_answers(self) -> Iterator[tuple[Any, Trial]]:
-        """All wrong answers that are known, each with the trial or the mistake whose hint it must get."""
-        for trial in (*self.trials, *self.mistakes):
-            yield from ((answer, trial) for answer in trial.check.examples(self))
 
 
 @dataclass(frozen=True)

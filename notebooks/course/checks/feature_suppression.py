@@ -6,17 +6,16 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
-from course.checks.kinds import break_it, code, compute, explore, predict
+from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, predict
 from course.checks.samples import normal
 
 
-def found(S: Tensor, owner: Tensor, k: int, favour: bool = False) -> Tensor:
-    """Which captions have their own picture among the first k, (Nc,); by default ties count against it."""
-    own = S.gather(0, owner[None])[0]  # (Nc,)
-    return (own < S).sum(0) < k if favour else (own <= S).sum(0) <= k
+def found(S: Tensor, owner: Tensor, k: int) -> Tensor:
+    """Which captions have their own picture among the first k, (Nc,): ties count against it."""
+    return (S.gather(0, owner[None]) <= S).sum(0) <= k
 
 
 def reliance(right: Tensor, swapped: Tensor, owner: Tensor, k: int = 10) -> Tensor:
@@ -42,35 +41,26 @@ def similarities(
     return right, right if unswapped else second + 0.8 * own, owner, k
 
 
-def by_both(share: Callable[[Tensor, Tensor], Tensor], favour: bool = False) -> Callable[..., Tensor]:
+def by_both(share: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
     """Make a reliance of which captions are found with the right numbers, and with the swapped ones."""
-    return lambda right, swapped, owner, k: share(
-        found(right, owner, k, favour).float(), found(swapped, owner, k, favour).float()
-    )
+    return lambda right, swapped, *rest: share(found(right, *rest).float(), found(swapped, *rest).float())
 
 
 RELIANCE = {
     "A share is wanted: one number from 0 to 1.": holds(
         lambda answer: 0 <= float(answer(*similarities())) <= 1, wrong=[lambda *given: 100 * reliance(*given)]
     ),
-    "If swapping the numbers changes no similarity, no caption loses its place.": same(
-        unswapped=True, wrong=[by_both(lambda before, after: 1 - after.mean())]
-    ),
+    "If swapping the numbers changes no similarity, no caption loses its place.": same(unswapped=True),
     "Of the captions found with the right numbers, count those that are not found with the swapped "
-    "ones.": same(wrong=[by_both(lambda before, after: (before - after).abs().mean())]),
-    "Ties: a picture that scores exactly as high as the own one stands before it.": same(
-        tied=True, k=1, wrong=[by_both(lambda before, after: 1 - (before * after).sum() / before.sum(), True)]
-    ),
+    "ones.": same(),
+    "Ties: a picture that scores exactly as high as the own one stands before it.": same(tied=True, k=1),
     "Use k, whatever it is.": same({"k": 1}, {"k": 3}, {"k": 10}),
     "Divide by the captions that were found with the right numbers, not by all captions: one that was never "
-    "found has nothing to lose.": like(by_both(lambda before, after: (before * (1 - after)).mean())),
+    "found has nothing to lose.": by_both(lambda before, after: (before * (1 - after)).mean()),
     "You compare two counts. A caption found only with swapped numbers does not make up for one that was "
-    "lost.": like(by_both(lambda before, after: 1 - after.sum() / before.sum())),
-    "That is the share which keeps its place. The share which loses it is wanted.": like(
-        lambda *given: 1 - reliance(*given)
-    ),
-    "Off by one: if you count pictures with at least as much, the own picture counts itself.": like(
-        lambda right, swapped, owner, k: reliance(right, swapped, owner, k - 1)
+    "lost.": by_both(lambda before, after: 1 - after.sum() / before.sum()),
+    "That is the share which keeps its place. The share which loses it is wanted.": lambda *given: (
+        1 - reliance(*given)
     ),
     "Right. 0: the number is not used; 1: without it, nothing is found.": passed,
 }
@@ -88,39 +78,27 @@ def captions(rows: int = 40, alpha: float = 1.0) -> tuple[Tensor, Tensor, float]
     return z[:rows], (z[:, :3] + 0.5 * noise > 0.8).float()[:rows], alpha
 
 
-def with_means(z: Tensor, said: Tensor, alpha: float) -> Tensor:
-    return torch.linalg.inv(z.T @ z + alpha * torch.eye(z.shape[1])) @ z.T @ said
-
-
-def alpha_everywhere(z: Tensor, said: Tensor, alpha: float) -> Tensor:
-    z, said = z - z.mean(0), said - said.mean(0)
-    return torch.linalg.inv(z.T @ z + alpha) @ z.T @ said
+def solved(z: Tensor, said: Tensor, penalty: Tensor) -> Tensor:
+    return torch.linalg.inv(z.T @ z + penalty) @ z.T @ said
 
 
 PROBE = {
     "Return one column for each word, (D, W).": shape(),
-    "Take the means away from both, then solve (X'X + alpha I) W = X'Y.": same(
-        wrong=[lambda z, said, alpha: z.T @ said]
-    ),
+    "Take the means away from both, then solve (X'X + alpha I) W = X'Y.": same(),
     "Another alpha should give other weights.": same(alpha=30.0),
     "With fewer captions than dimensions, alpha alone makes the matrix invertible.": same(rows=4),
     "The mean over the captions is still in the vectors: take it away from both.": like(
-        with_means, lambda z, said, alpha: with_means(z, said - said.mean(0), alpha)
+        lambda z, said, alpha: solved(z, said, alpha * torch.eye(5)),
+        lambda z, said, alpha: solved(z, said - said.mean(0), alpha * torch.eye(5)),
     ),
-    "The alpha I is missing.": like(lambda z, said, alpha: probe(z, said, 0.0)),
-    "Add alpha to the sum X'X, not to its mean over the captions.": like(
-        lambda z, said, alpha: probe(z, said, alpha * len(z))
-    ),
-    "You added alpha to every entry. It belongs on the diagonal, alpha times the identity.": like(
-        alpha_everywhere
+    "You added alpha to every entry. It belongs on the diagonal, alpha times the identity.": (
+        lambda z, said, alpha: solved(z - z.mean(0), said - said.mean(0), torch.tensor(alpha))
     ),
     "Right. The score of a word is the vector times the word's column.": passed,
 }
 
-Pair = tuple[Tensor, Tensor]
 
-
-def pulls(q: Tensor, v: Tensor, own: int, tau: float = 0.05) -> Pair:
+def pulls(q: Tensor, v: Tensor, own: int, tau: float = 0.05) -> tuple[Tensor, Tensor]:
     pull = torch.arange(len(v)).eq(own).float() - (v @ q / tau).softmax(0)  # (C,)
     return pull @ v, torch.outer(pull, q)
 
@@ -131,10 +109,10 @@ def query(own: int = 2, tau: float = 0.5) -> tuple[Tensor, Tensor, int, float]:
     return q / q.norm(), v / v.norm(dim=1, keepdim=True), own, tau
 
 
-def weighed(weigh: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[[Tensor, Tensor, int, float], Pair]:
+def weighed(weigh: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
     """Make pulls whose weights come from the shares Z, from which candidate is the own, and from tau."""
 
-    def made(q: Tensor, v: Tensor, own: int, tau: float) -> Pair:
+    def made(q: Tensor, v: Tensor, own: int, tau: float) -> tuple[Tensor, Tensor]:
         pull = weigh((v @ q / tau).softmax(0), torch.arange(len(v)) == own, tau)
         return pull @ v, torch.outer(pull, q)
 
@@ -144,30 +122,21 @@ def weighed(weigh: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[[Tenso
 GRADIENT = {
     "Return two: for the query (D,), and for all candidates (C, D), the positive among them.": shape(),
     "Over all candidates, the weights add up to zero: 1 - Z of the positive is the Z of all negatives.": same(
-        by=lambda made: made[1].sum(0), wrong=[weighed(lambda Z, own, tau: 1 - Z)]
+        by=lambda made: made[1].sum(0)
     ),
     "Equations 2c and 2d: each candidate gets the query, times 1 - Z for the positive and -Z for a "
     "negative.": same(own=3, by=1),
     "Equation 2b: the query gets the sum of all candidates, with the same weights.": same(
-        {"own": 2},
-        {"own": 0},
-        {"own": 4, "tau": 0.2},
-        wrong=[lambda *given: (-pulls(*given)[0], pulls(*given)[1])],
+        {"own": 2}, {"own": 0}, {"own": 4, "tau": 0.2}
     ),
     "The signs are turned round: these push away from the positive. The left sides are minus the "
-    "gradient.": like(weighed(lambda Z, own, tau: Z - own.float())),
+    "gradient.": weighed(lambda Z, own, tau: Z - own.float()),
     "The left sides are minus the gradient times tau: there is no 1 / tau left.": like(
         weighed(lambda Z, own, tau: (own.float() - Z) / tau),
         weighed(lambda Z, own, tau: (Z - own.float()) / tau),
     ),
-    "Divide the cosines by tau before the softmax.": like(lambda q, v, own, tau: pulls(q, v, own, 1.0)),
-    "The positive pulls with 1 - Z, which vanishes once the pair is told apart, not with 1.": like(
-        weighed(lambda Z, own, tau: torch.where(own, 1.0, -Z))
-    ),
-    "The positive only pushes in yours: its weight is 1 - Z, not -Z.": like(weighed(lambda Z, own, tau: -Z)),
-    "The sum under Z holds the positive too. In yours the negatives share the weight 1 among them, however "
-    "well the pair is told apart.": like(
-        weighed(lambda Z, own, tau: torch.where(own, 1.0, -Z / Z[~own].sum()))
+    "The positive pulls with 1 - Z, which vanishes once the pair is told apart, not with 1.": weighed(
+        lambda Z, own, tau: torch.where(own, 1.0, -Z)
     ),
     "Right. These are equations 2b to 2d.": passed,
 }
@@ -180,37 +149,33 @@ def of_negatives(lead: float, count: int = 63) -> float:
 
 VANISH = {
     "A weight of a softmax lies between 0 and 1.": between(0, 1),
-    "Divide the lead of 0.5 by tau: the exponential of a negative is then tiny beside the positive's.": holds(
-        lambda answer: float(answer) < 0.5
-    ),
+    "Divide the lead of 0.5 by tau: the exponential of a negative "
+    "is then tiny beside the positive's.": between(-inf, 0.5),
     "Let the positive's exponential be 1. Each of 63 negatives has exp(-0.5 / 0.05). Give four digits after "
     "the point.": equals(of_negatives(10), 2e-5),
     "That is Z of the positive. What is left for the negatives?": like(1 - of_negatives(10), tolerance=1e-4),
     "That is one negative. There are 63 of them.": like(math.exp(-10), tolerance=1e-6),
-    "Divide the cosines by tau first: a lead of 0.5 becomes one of 10.": like(of_negatives(0.5)),
+    "Divide the cosines by tau first: a lead of 0.5 becomes one of 10.": of_negatives(0.5),
     "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=1e-5),
     "Right. Less than a third of a percent of the gradient is left, for all features together.": passed,
 }
 
 BREAK = {
-    "A temperature is above zero.": holds(lambda answer: float(answer) > 0),
-    "The lower the temperature, the less is left for the negatives. Go up.": holds(
-        lambda answer: float(answer) > 0.1
-    ),
+    "A temperature is above zero.": between(0, inf),
+    "The lower the temperature, the less is left for the negatives. Go up.": between(0.1, inf),
     "The lead is 2. The negatives have half of the weight when 63 exp(-2 / tau) is 1, the positive's "
     "share.": holds(lambda answer: 63 * math.exp(-2 / float(answer)) >= 1),
     "Right. Even a perfect separation leaves the loss with a strong gradient.": passed,
 }
 
 SHARE = {
-    "A caption has 255 others beside it, and 32 marks.": holds(lambda answer: float(answer) > 1),
-    "Only one in 32 of the others has the same mark.": holds(lambda answer: float(answer) < 32),
+    "A caption has 255 others beside it, and 32 marks.": between(1, inf),
+    "Only one in 32 of the others has the same mark.": between(-inf, 32),
     "Each of the 255 others has its mark by chance.": equals(255 / 32, 0.05),
-    "You divided the marks by the pairs.": like(0.125),
-    "Take the caption itself away before you divide: 255 others, each with a chance of 1 / 32.": like(7),
+    "You divided the marks by the pairs.": 0.125,
+    "Take the caption itself away before you divide: 255 others, each with a chance of 1 / 32.": 7,
     "Right. For these, the mark is of no use.": passed,
 }
-
 
 EXERCISES = {
     "15.guess": predict("What happens without the mark", 3, "right", "swapped", "gone"),
@@ -218,14 +183,7 @@ EXERCISES = {
     "15.probe": code(
         "A linear probe", 10, PROBE, probe, captions, instead=("Ridge", "RidgeCV", "ridge_regression")
     ),
-    "15.gradient": code(
-        "InfoNCE's gradient by hand",
-        15,
-        GRADIENT,
-        pulls,
-        query,
-        instead=("grad", "backward", "jacobian", "jacrev", "jacfwd"),
-    ),
+    "15.gradient": code("InfoNCE's gradient by hand", 15, GRADIENT, pulls, query, instead=AUTOGRAD),
     "15.vanish": compute("What a shortcut leaves", 6, VANISH, difficulty="easy"),
     "15.break": break_it("A temperature that cannot be satisfied", 8, BREAK, solution=0.5),
     "15.share": compute("Who shares my mark?", 5, SHARE, difficulty="easy"),

@@ -11,11 +11,11 @@ and a table of the texts that learners get, each with the check that decides whe
 
     KMAX = {                                                   # named after the key
         "Return one vector for each row of the batch, (B, D).": shape(),
-        "Without padding: the mean of each ...": same({"k": 1}, {"k": 3}, counts=[5, 5], wrong=[mean]),
-        "A zero from the padding came out on top: ...": same(wrong=[zero_padded]),
+        "Without padding: the mean of each ...": same({"k": 1}, {"k": 3}, counts=[5, 5]),
+        "A zero from the padding came out on top: ...": same(),
         NO_GRADIENT: gradient(),
         "You divided by k, also where there are fewer elements.": like(divided_by_k, counts=[5, 1]),
-        "You took one of the two directions.": like(rows_only, columns_only),
+        "You took the minimum.": lambda x, mask, k: k_max(-x, mask, k),
         "Right. This is equation 3.": passed,                  # or gives="vsecore.pooling.KMaxPool" below
     }
 
@@ -26,31 +26,23 @@ and a table of the texts that learners get, each with the check that decides whe
         "10.explore": explore("A balance by hand", 20),
     }
 
-`code`, `compute`, `break_it`, `predict` and `explore` make exercises of the five kinds. The checks are in
-`comparing`; makers of inputs that several modules need are in `samples`.
+**Trials** come easiest first; each is worth a point. An answer must do what the reference does: return the
+`same`, or something of the same `shape`, or pass on the same `gradient`. The keywords of a trial go to the
+function that makes inputs, which is called anew for each call of an answer, since an answer may write into
+its arguments; a trial on several inputs has a dictionary for each. `by=` compares something computed from the
+result: `same(by=lambda A: A.sum(1))` says "the shares add up to one" before the shares themselves are
+compared. For answers that are values there are `equals` and `between`; for everything else there is
+`holds(lambda answer: ...)`, but write such a predicate only where no input makes the same point.
 
-**Trials** are all checks except `like` and `passed`. They come easiest first; each is worth a point. An
-answer must do what the reference does: return the `same`, or something of the same `shape`, or pass on the
-same `gradient`. The keywords of a trial go to the function that makes inputs, which is called anew for each
-call of an answer, since an answer may write into its arguments; a trial on several inputs has a dictionary
-for each. `by=` compares something computed from the result: `same(by=lambda A: A.sum(1))` says "the shares
-add up to one" before the shares themselves are compared. For answers that are values there are `equals` and
-`between`; for everything else there is `holds(lambda answer: ...)`, but write such a predicate only where no
-input makes the same point.
+**Known mistakes** stand in the table as wrong answers, functions or values. An answer makes the mistake if it
+returns the same on the typical input. `like` says more: several wrong answers, or another input, as in
+`like(wrong, counts=[6])`. Where many wrong functions make one mistake, say what they have in common:
+`like(wrong, right_on={"scale": 1}, wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`.
+Whichever trial failed, the learner gets the hint of the first mistake that fits.
 
-**Known mistakes** are written as `like(...)` with wrong functions or values. An answer makes the mistake if
-it returns the same as one of them on the typical input, or on another one, as in `like(wrong, counts=[6])`.
-Where many wrong functions make one mistake, say what they have in common: `like(wrong, right_on={"scale": 1},
-wrong_on={"scale": 1000})`, or `like(wrong, when=lambda answer: ...)`. Whichever trial failed, the learner
-gets the hint of the first mistake that fits.
-
-**Wrong answers** are also data for the tests. `tests/test_checks.py` makes sure that the reference gets all
-points; that each answer of a `like` fails and gets its hint; that each answer in a trial's `wrong=[...]`
-passes the trials before it, fails this one and gets its hint; and that each trial is the first that some
-wrong answer fails. That answer is one of these, or a simple one that the tests make: another number, or a
-function that is right except on this trial's inputs. `shape` and `gradient` make a wrong answer from the
-reference by themselves. So write `wrong=` for mistakes that people make, and where no simple answer will do.
-`tests/answers` holds only right answers, written differently from the reference.
+**Tests** make sure that the reference gets all points, that each known mistake fails and gets its hint, and
+that each trial is the first that some wrong answer fails. They make that answer themselves: another number,
+or the reference's result, damaged on this trial's inputs. Give a trial `wrong=[...]` where that will not do.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
 function at the top level of the module, let it use only what is imported from other modules, under names
@@ -66,13 +58,23 @@ need.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from course.checks.comparing import equals, holds, like, passed
 from course.checks.exercise import Check, Exercise, ExerciseKind, Trial
 
-Table = Mapping[str, Check]
-"""Checks by what an answer gets that fails them, makes the mistake (`like`), or is right (`passed`)."""
+Table = Mapping[str, Any]
+"""Checks, or wrong answers, by what an answer gets that fails the check, or is like the wrong one."""
+
+AUTOGRAD = ("grad", "backward", "jacobian", "jacrev", "jacfwd")
+ATTENTION = (
+    "MultiheadAttention",
+    "multi_head_attention_forward",
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_attention_math",
+)
+"""Names of torch's that do the work of an exercise in a gradient by hand, and in attention."""
 
 STAY = "stay with torch's operations, without .item(), detach or numpy."
 NO_GRADIENT = f"No gradient arrives: {STAY}"
@@ -86,32 +88,46 @@ def no_gradient_at(what: str) -> str:
     return f"No gradient, or a wrong one, arrives at {what}: {STAY}"
 
 
-def code(
+def exercise(
+    kind: ExerciseKind,
     title: str,
     minutes: int,
     table: Table,
-    reference: Callable[..., Any] | None,
+    reference: Callable[..., Any] | None = None,
     inputs: Callable[..., Any] | None = None,
     gives: str = "",
     **rest: Any,
 ) -> Exercise:
-    """An exercise in writing a function, which gives what `gives` does. For `rest`, see `Exercise`.
+    """An exercise of a table, and its settings (see `Exercise`).
 
-    Where the answer is not a function but is found with code, there is a `solution` in place of a reference.
+    A right answer is the `reference`, the value of the last `equals`, or the `solution`. Where the answer is
+    a function that gives what one of the package does, `gives` is that one's name.
     """
     if gives:
         rest["message"] = f"Right. It gives what {gives} gives."
-    return _exercise("code", title, minutes, table, reference=reference, inputs=inputs, **rest)
+    trials: list[Trial] = []
+    mistakes: list[Trial] = []
+    for said, check in table.items():
+        if check is passed:
+            rest = {"message": said} | rest
+        elif isinstance(check, Check) and not isinstance(check, like):
+            trials.append(Trial(check, said))
+        else:
+            mistakes.append(Trial(check if isinstance(check, like) else like(check), said))
+        if isinstance(check, equals):
+            rest = {"solution": check.value} | rest
+    made = {"reference": reference, "inputs": inputs, **rest}
+    return Exercise(title, kind, minutes, tuple(trials), tuple(mistakes), **made)
 
 
-def compute(title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
-    """An exercise in working out a number, or several: its last `equals` holds them, or else `solution`."""
-    return _exercise("compute", title, minutes, table, **rest)
+code = partial(exercise, "code")
+"""An exercise in writing a function, or in finding something with code."""
 
+compute = partial(exercise, "compute")
+"""An exercise in working out a number, or several."""
 
-def break_it(title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
-    """An exercise in breaking something: an `equals`, `solution` or `reference` holds a right answer."""
-    return _exercise("break", title, minutes, table, **rest)
+break_it = partial(exercise, "break")
+"""An exercise in breaking something."""
 
 
 def predict(title: str, minutes: int, *options: str, **rest: Any) -> Exercise:
@@ -123,46 +139,26 @@ def predict(title: str, minutes: int, *options: str, **rest: Any) -> Exercise:
     )
     table = {f"Answer {' or '.join(quoted)}.": one_of}
     settings = {"difficulty": "easy", "message": NOTED, "solution": options[0]}
-    return _exercise("predict", title, minutes, table, **settings | rest)
+    return exercise("predict", title, minutes, table, **settings | rest)
 
 
 EXPLORED = {
     "Two texts are wanted: what you expect, and what you found.": holds(
-        lambda answer: (
-            isinstance(answer, tuple | list)
-            and len(answer) == 2
-            and all(isinstance(text, str) for text in answer)
-        ),
+        lambda answer: isinstance(answer, tuple | list) and list(map(type, answer)) == [str, str],
         wrong=[3, (1, 2), "It gets worse.", ("It will go up a bit",)],
     ),
     "Say what you expect, before you run it, and why. Use at least three words.": holds(
-        lambda answer: _says(answer[0]), wrong=[("yes", "it went up early"), ("", "it did get worse")]
+        lambda answer: len(answer[0].split()) >= 3,
+        wrong=[("yes", "it went up early"), ("", "it did get worse")],
     ),
     "Say what came out of it. Use at least three words, and not those of your expectation.": holds(
-        lambda answer: _says(answer[1]) and answer[0] != answer[1],
+        lambda answer: len(answer[1].split()) >= 3 and answer[0] != answer[1],
         wrong=[("it will go up", "up"), ("it will go up", "it will go up")],
     ),
 }
 
 
-def _says(text: str) -> bool:
-    return len(text.split()) >= 3
-
-
 def explore(title: str, minutes: int, **rest: Any) -> Exercise:
     """An experiment of the learner's own: an expectation and a finding, which a person reads."""
     settings = {"message": "Noted.", "solution": ("I expect no change.", "It was a little better.")}
-    return _exercise("explore", title, minutes, EXPLORED, **settings | rest)
-
-
-def _exercise(kind: ExerciseKind, title: str, minutes: int, table: Table, **rest: Any) -> Exercise:
-    trials: list[Trial] = []
-    mistakes: list[Trial] = []
-    for said, check in table.items():
-        if check is passed:
-            rest = {"message": said} | rest
-        else:
-            (mistakes if isinstance(check, like) else trials).append(Trial(check, said))
-        if isinstance(check, equals):
-            rest = {"solution": check.value} | rest
-    return Exercise(title, kind, minutes, tuple(trials), tuple(mistakes), **rest)
+    return exercise("explore", title, minutes, EXPLORED, **settings | rest)

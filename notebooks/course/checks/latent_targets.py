@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch import inf
@@ -11,10 +11,10 @@ from course.checks.comparing import between, equals, holds, like, passed, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 
 WEIGHT = {
-    "Which factor stands before the loss in equation 9?": holds(lambda answer: float(answer) > 1),
+    "Which factor stands before the loss in equation 9?": between(1, inf),
     "Differentiate equation 9 by the reconstruction loss.": equals(5),
-    "Divide by the bound, not by its inverse.": like(0.2),
-    "The -1 in the bracket does not depend on the loss: it drops out of the derivative.": like(4),
+    "Divide by the bound, not by its inverse.": 0.2,
+    "The -1 in the bracket does not depend on the loss: it drops out of the derivative.": 4,
     "Right. A tight bound also makes the gradient of each unit of λ larger.": passed,
 }
 
@@ -49,24 +49,6 @@ def losses(rec: Sequence[float] = RISES, options: Sequence[float] = FAST) -> tup
     return list(rec), *options
 
 
-def changed(change: Callable[..., dict[str, Any]], skip: int = 0) -> Callable[..., list[float]]:
-    """Make a path of other arguments, made of the right ones; its first values may be skipped."""
-
-    def made(
-        rec: Sequence[float],
-        bound: float,
-        initial: float = 1.0,
-        lr: float = 5e-3,
-        momentum: float = 0.9,
-        maximum: float = 100.0,
-    ) -> list[float]:
-        given: dict[str, Any] = {"rec": rec, "bound": bound, "initial": initial, "lr": lr}
-        given |= {"momentum": momentum, "maximum": maximum}
-        return path(**(given | change(**given)))[skip:]
-
-    return made
-
-
 def free(rec: Sequence[float], bound: float, initial: float = 1.0, lr: float = 5e-3) -> list[float]:
     """The multiplier moves without limits, and is brought between them where it is used."""
     above = path(rec, bound, initial + 1000, lr, maximum=inf)  # so high that it does not reach zero
@@ -74,9 +56,7 @@ def free(rec: Sequence[float], bound: float, initial: float = 1.0, lr: float = 5
 
 
 MULTIPLIER = {
-    "Return as many values as there are losses.": same(
-        by=len, rec=[0.3] * 3, options=[0.2], wrong=[changed(lambda **_: {}, skip=1)]
-    ),
+    "Return as many values as there are losses.": same(by=len, rec=[0.3] * 3, options=[0.2]),
     "The first step uses the initial value: a multiplier is used first, then moved.": same(
         by=0, rec=[0.9, 0.9], options=[0.2, 0.7]
     ),
@@ -85,50 +65,40 @@ MULTIPLIER = {
     "After the first step, the velocity is momentum times the old one plus (1 - momentum) times the new "
     "gradient.": same(),
     "The multiplier stays between 0 and the maximum after each step.": same(
-        {"rec": FALLS},
-        {"options": STEEP},
-        wrong=[changed(lambda **_: {"maximum": inf})],
+        {"rec": FALLS}, {"options": STEEP}
     ),
-    "You moved the multiplier before it was used. The first value is the initial one.": like(
-        changed(lambda rec, **_: {"rec": [*rec, 0.0]}, skip=1)
+    "You moved the multiplier before it was used. The first value is the initial one.": (
+        lambda rec, *options: path([*rec, 0.0], *options)[1:]
     ),
-    "Yours falls while the loss is above its bound: ascend, add the gradient.": like(
-        changed(lambda rec, bound, **_: {"rec": [2 * bound - one for one in rec]})
+    "Yours falls while the loss is above its bound: ascend, add the gradient.": (
+        lambda rec, bound, *rest: path([2 * bound - one for one in rec], bound, *rest)
     ),
-    "The gradient of equation 9 by the multiplier is rec / bound - 1, not rec - bound.": like(
-        changed(lambda lr, bound, **_: {"lr": lr * bound})
+    "The gradient of equation 9 by the multiplier is rec / bound - 1, not rec - bound.": (
+        lambda rec, bound, initial, lr: path(rec, bound, initial, lr * bound)
     ),
-    "The first gradient counts in full: there is no velocity yet that it could be mixed with.": like(
-        changed(lambda rec, bound, **_: {"rec": [bound, *rec]}, skip=1)
+    "The new gradient counts by 1 - momentum, or the velocity adds up to ten times the gradient.": (
+        lambda rec, bound, initial, lr: path([bound, *rec], bound, initial, 10 * lr)[1:]
     ),
-    "The new gradient counts by 1 - momentum, or the velocity adds up to ten times the gradient.": like(
-        changed(
-            lambda rec, bound, lr, momentum, **_: {"rec": [bound, *rec], "lr": lr / (1 - momentum)}, skip=1
-        )
-    ),
-    "The velocity keeps nothing of the earlier gradients.": like(changed(lambda **_: {"momentum": 0.0})),
     "Yours moves freely and only the used value is kept between the limits. Then it winds up: keep the "
     "multiplier itself between them.": like(free, rec=FALLS),
     "Right. It is the path of vsecore.losses.LagrangeMultiplier.": passed,
 }
 
 WINDUP = {
-    "Give a number of steps.": holds(lambda answer: float(answer) > 0),
-    "First work out where the multiplier stands after the thousand steps. It is below zero.": holds(
-        lambda answer: float(answer) >= 100
+    "Give a number of steps.": between(0, inf),
+    "First work out where the multiplier stands after the thousand steps. It is below zero.": between(
+        99.99, inf
     ),
     "Each step adds lr (rec / bound - 1). At first that is negative, later positive.": between(299.5, 301.5),
-    "You forgot that the multiplier starts at 1: it falls by 2.5, to -1.5.": like(500),
-    "At twice the bound, rec / bound - 1 is 1, not 2.": like(150),
-    "That is what a projected one takes.": like(0, tolerance=0.5),
+    "You forgot that the multiplier starts at 1: it falls by 2.5, to -1.5.": 500,
+    "At twice the bound, rec / bound - 1 is 1, not 2.": 150,
+    "That is what a projected one takes.": 0,
     "Right. A projected multiplier stands at zero and needs one step.": passed,
 }
 
 BREAK = {
-    "A bound is above zero.": holds(lambda answer: float(answer) > 0),
-    "With this bound the loss of 0.3 meets it, and the multiplier falls.": holds(
-        lambda answer: float(answer) < 0.3
-    ),
+    "A bound is above zero.": between(0, inf),
+    "With this bound the loss of 0.3 meets it, and the multiplier falls.": between(-inf, 0.3),
     "Each of the 100 steps must add at least 0.99 to the multiplier: 0.005 (0.3 / bound - 1).": holds(
         lambda answer: path([0.3] * 101, float(answer))[-1] >= 100.0
     ),

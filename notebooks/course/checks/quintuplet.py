@@ -10,24 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course.checks.comparing import Compared, between, equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import break_it, code, compute, explore, predict
+from course.checks.comparing import Gradient, between, equals, gradient, holds, like, passed, same, shape
+from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, predict
 from course.checks.samples import gradient_of, normal
 
 Two = Sequence[Tensor]
 
 
-def scaled(loss: Callable[..., Tensor], factor: float) -> Callable[..., Tensor]:
-    return lambda *given: factor * loss(*given)
-
-
 def off_tri(
     positive: Tensor, online: Two, offline: Two, margin: float = 0.2, offline_margin: float = 0.0
 ) -> Tensor:
-    cost = (margin - positive + online[0]).relu() + (margin - positive + online[1]).relu()  # (B,)
-    for negative in offline:
-        cost = cost + (offline_margin - positive + negative).relu()
-    return cost.sum()
+    hinges = [margin - positive + one for one in online] + [
+        offline_margin - positive + one for one in offline
+    ]
+    return torch.stack(hinges).relu().sum()  # of (4, B)
 
 
 def similarities(count: int, kinds: int) -> list[Tensor]:
@@ -42,12 +38,6 @@ def five(values: Sequence[float] = (), margins: Sequence[float] = ()) -> tuple[A
     return positive, negatives[:2], negatives[2:], *margins
 
 
-def swapped_triplet(positive: Tensor, online: Two, offline: Two) -> Tensor:
-    costs = [off_tri(one, [positive, one - 9], [one - 9] * 2) for one in online]
-    costs += [off_tri(one, [one - 9] * 2, [positive, one - 9]) for one in offline]
-    return torch.stack(costs).sum()
-
-
 TRIPLET = {
     "Return one number for the batch, as a tensor.": shape(),
     "Here the pair wins by far: the loss should be zero.": same(values=[0.9, 0.0, 0.0, 0.5, 0.5]),
@@ -56,20 +46,11 @@ TRIPLET = {
     "Four hinges for each pair, summed over the batch.": same(),
     "Both margins are arguments: use them.": same(margins=[0.5, 0.1]),
     "The right gradient does not arrive: use torch's operations, without .item() or float().": gradient(),
-    "The offline negatives have a margin of their own, `offline_margin`.": like(
-        lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
-    ),
-    "Only the online hinges count: add those of the offline ones.": like(
-        lambda positive, online, offline: off_tri(positive, online, [positive - 9] * 2)
-    ),
-    "The hinges are the wrong way round: a negative has a cost where it comes near the pair.": like(
-        swapped_triplet
-    ),
-    "Only the offline hinges count: equation 3 keeps the online ones.": like(
-        lambda positive, online, offline: off_tri(positive, [positive - 9] * 2, offline)
+    "The offline negatives have a margin of their own, `offline_margin`.": lambda *given: off_tri(
+        *given, 0.2, 0.2
     ),
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
-        *(scaled(off_tri, 1 / count) for count in (4, 6, 24))
+        *(lambda *given, count=count: off_tri(*given) / count for count in (4, 6, 24))
     ),
 }
 
@@ -94,15 +75,6 @@ def gradient_at_pictures(loss: Callable[..., Tensor], given: Sequence[Any]) -> T
     return gradient_of(lambda v: loss(positive, of_text, (v, own_text)), picture)
 
 
-def one_pair(positive: Tensor, pictures: Tensor, texts: Tensor) -> Tensor:
-    return ((pictures * texts).sum(-1) - positive).relu().sum()
-
-
-def one_hinge(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
-    both = of_picture[0] * of_text[1] + of_text[0] * of_picture[1]
-    return (both.sum(-1) - positive).relu().sum()
-
-
 def by_matrices(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
     products = torch.stack([of_picture[0] @ of_text[1].T, of_text[0] @ of_picture[1].T])  # (2, B, B)
     return (products - positive).relu().sum()
@@ -117,31 +89,20 @@ PAIRS = {
     "Which are they?": same(count=1),
     "Two hinges for each pair, summed over the batch.": same(),
     "The margin is an argument: use it.": same(margins=[0.3]),
-    "The right gradient does not arrive: use torch's operations, without .item() or detach.": Compared(
-        gradient_at_pictures,
-        [{}],
-        None,
-        1e-5,
-        wrong=[
-            lambda positive, of_text, of_picture, *margins: new_pairs(
-                positive, of_text, (of_picture[0].detach(), of_picture[1]), *margins
-            )
-        ],
+    "The right gradient does not arrive: use torch's operations, without .item() or detach.": Gradient(
+        gradient_at_pictures, [{}]
     ),
-    "You push apart what belongs together: a caption and its own picture. Take one side of each.": like(
-        lambda positive, of_text, of_picture: new_pairs(
-            positive, (of_picture[0], of_text[1]), (of_text[0], of_picture[1])
-        )
+    "You push apart what belongs together: a caption and its own picture. Take one side of each.": (
+        lambda positive, a, b: new_pairs(positive, (b[0], a[1]), (a[0], b[1]))
     ),
     "That is one of the two new pairs. The other takes what the first leaves.": like(
-        lambda positive, of_text, of_picture: one_pair(positive, of_picture[0], of_text[1]),
-        lambda positive, of_text, of_picture: one_pair(positive, of_text[0], of_picture[1]),
+        lambda positive, a, b: new_pairs(positive, a, (b[0], -9 * a[0])),
+        lambda positive, a, b: new_pairs(positive, (a[0], -9 * b[0]), b),
     ),
     "You compare every row with every other. Row by row, each pair has one partner: multiply element by "
     "element, and sum over the last dimension.": like(
         by_matrices, lambda positive, *sides: by_matrices(positive[:, None], *sides)
     ),
-    "Each of the two pairs has a hinge of its own: add them after the hinge.": like(one_hinge),
     "Right. With off_tri it gives what vsecore.losses.offline_quintuplet gives.": passed,
 }
 
@@ -167,34 +128,20 @@ def three(easy: bool = False, alike: bool = False, options: Sequence[float] = ()
     return positive + 9 * easy, online, online.clone() if alike else offline, *options
 
 
-def weight(online: Tensor, offline: Tensor) -> Tensor:
-    return 1.5 - (offline - online) / 0.3
-
-
-def gap(positive: Tensor, online: Tensor) -> Tensor:
-    return 0.2 - positive + online
-
-
 WEIGHTS = {
     "Return one number for the batch, as a tensor.": shape(),
     "Where the online and the offline negative are equally hard, the weight is beta.": same(alike=True),
-    "The weight is beta, less how much harder the offline negative is, divided by alpha.": same(
-        wrong=[lambda positive, online, offline: weighted_online(positive, online, online)]
-    ),
+    "The weight is beta, less how much harder the offline negative is, divided by alpha.": same(),
     "Margin, beta and alpha are arguments: use them.": same(options=[0.4, 2.0, 0.7]),
     "The loss should also be learned through the weight: no detach, no .item().": gradient(of=2),
-    "The sign is wrong: the harder the offline negative, the smaller the weight.": like(
+    "The sign is wrong: the harder the offline negative, the smaller the weight.": (
         lambda positive, online, offline: weighted_online(positive, online, 2 * online - offline)
     ),
-    "The weight compares the offline negative with the online one, not with the pair.": like(
+    "The weight compares the offline negative with the online one, not with the pair.": (
         lambda positive, online, offline: weighted_online(positive, online, offline + online - positive)
     ),
-    "You keep the weight from falling below zero. The equation does not; we come to that.": like(
-        lambda positive, online, offline: weight(online, offline).relu() @ gap(positive, online).relu()
-    ),
-    "The loss is a sum over the batch, not a mean.": like(scaled(weighted_online, 1 / 40)),
-    "Each hinge has its own weight: multiply them first, then sum.": like(
-        lambda positive, online, offline: weight(online, offline).sum() * gap(positive, online).relu().sum()
+    "You keep the weight from falling below zero. The equation does not; we come to that.": (
+        lambda positive, online, offline: weighted_online(positive, online, offline.clamp(max=online + 0.45))
     ),
 }
 
@@ -213,79 +160,54 @@ def by_hand(
     return -near_by * weight - far, near_by * (weight + gap / alpha), far - near_by * gap / alpha
 
 
-def parts_times(*factors: float) -> Callable[..., list[Tensor]]:
-    """Make a function that gives the three derivatives, each multiplied by a number."""
-    return lambda *given: [factor * part for factor, part in zip(factors, by_hand(*given), strict=True)]
-
-
-def without_alpha(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
-    first, second, third = by_hand(positive, online, offline)
-    excess = gap(positive, online).relu() * (1 / 0.3 - 1)
-    return [first, second - excess, third + excess]
-
-
-def margin_in_both(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
-    more = 1.0 * (gap(positive, offline) > 0) - 1.0 * (offline > positive)
-    first, second, third = by_hand(positive, online, offline)
-    return [first - more, second, third + more]
-
-
-def constant_weight(positive: Tensor, online: Tensor, offline: Tensor) -> list[Tensor]:
-    near_by, far = 1.0 * (gap(positive, online) > 0), 1.0 * (offline > positive)
-    return [-near_by * weight(online, offline) - far, near_by * weight(online, offline), far]
-
-
 GRADIENT = {
     "Return three tensors, (B,) each: by the pair, by the online and by the offline negative.": same(
-        by=lambda made: [tuple(part.shape) for part in made], wrong=[lambda *given: by_hand(*given)[:2]]
+        by=lambda made: [tuple(part.shape) for part in made]
     ),
     "Here the pair wins by far, so no hinge is open, and every derivative should be zero.": same(easy=True),
     "By the pair: each open hinge gives -1 times its weight. The offline hinge has the weight 1.": same(by=0),
     "By the online negative: it stands in the hinge and in the weight. Use the product rule.": same(by=1),
-    "By the offline negative: it stands in its own hinge, and in the weight of the other.": same(
-        by=2, wrong=[parts_times(1, 1, 2)]
-    ),
+    "By the offline negative: it stands in its own hinge, and in the weight of the other.": same(by=2),
     "Margin, beta and alpha are arguments: use them.": same(options=[0.5, 1.0, 0.6]),
-    "All signs are reversed: we want the derivative, not the direction of descent.": like(
-        parts_times(-1, -1, -1)
-    ),
+    "All signs are reversed: we want the derivative, not the direction of descent.": lambda *given: [
+        -part for part in by_hand(*given)
+    ],
     "The last two are in the wrong order: first by the online negative, then by the offline one.": like(
         lambda *given: itemgetter(0, 2, 1)(by_hand(*given)), by=itemgetter(1, 2)
     ),
-    "The derivative of the weight is 1 / alpha, or minus that: the alpha is missing.": like(
-        without_alpha, by=itemgetter(1, 2)
+    "The weight depends on the online negative too: use the product rule.": like(
+        lambda a, b, c: [-by_hand(a, b, c)[0] - 1.0 * (c > a)] * 2, by=1
     ),
-    "The offline hinge has a margin of 0: it opens where offline > positive.": like(margin_in_both, by=0),
-    "The weight depends on the online negative too: use the product rule.": like(constant_weight, by=1),
     "Right. That is equation 6, but for the pair without common elements.": passed,
 }
 
 NEGATIVE = {
     "Give one number between -1 and 1.": between(-1.001, 1.001),
     "Set the weight to zero and solve for the offline negative's similarity.": equals(0.55),
-    "That is the gap between the two. Where is the offline one?": like(0.45),
-    "The offline negative is the harder of the two: it lies above the online one.": like(-0.35),
+    "That is the gap between the two. Where is the offline one?": 0.45,
+    "The offline negative is the harder of the two: it lies above the online one.": -0.35,
 }
 
 
-def numbers(answer: Any) -> list[float]:
-    return [float(one) for one in answer]
+def parts(answer: Any) -> tuple[float, list[float], list[float]]:
+    """The pair's similarity, the two with online negatives, and the other four."""
+    pair, *others = (float(one) for one in answer)
+    return pair, others[:2], others[2:]
 
 
 BREAK = {
     "Give seven numbers between -1 and 1.": holds(
-        lambda answer: len(answer) == 7 and all(-1 <= one <= 1 for one in numbers(answer)),
+        lambda answer: len(answer) == 7 and all(-1 <= float(one) <= 1 for one in answer),
         wrong=[[0.5] * 6, [5] * 7],
     ),
     "Here the pair still wins against both online negatives, so it would be found.": holds(
-        lambda answer: max(numbers(answer)[1:3]) >= numbers(answer)[0], wrong=[[0.9, 0.1, 0.2, 0, 0, 0, 0]]
+        lambda answer: max(parts(answer)[1]) >= parts(answer)[0], wrong=[[0.9, 0.1, 0.2, 0, 0, 0, 0]]
     ),
     "One direction still finds the pair: let both online negatives be as similar as it is.": holds(
-        lambda answer: min(numbers(answer)[1:3]) >= numbers(answer)[0], wrong=[[0.5, 0.6, 0.1, 0, 0, 0, 0]]
+        lambda answer: min(parts(answer)[1]) >= parts(answer)[0], wrong=[[0.5, 0.6, 0.1, 0, 0, 0, 0]]
     ),
     "An offline hinge is open. With a margin of 0, it closes unless its negative wins.": holds(
-        lambda answer: max(numbers(answer)[3:]) < numbers(answer)[0] + 1e-6,
-        wrong=[[0.1, 0.2, 0.3, 0.9, 0, 0, 0]],
+        lambda answer: max(parts(answer)[2]) < parts(answer)[0] + 1e-6, wrong=[[0.1, 0.2, 0.3, 0.9, 0, 0, 0]]
     ),
     "Right, and no offline hinge notices.": passed,
 }
@@ -313,7 +235,7 @@ EXERCISES = {
         three,
         difficulty="hard",
         defined_above=("weighted_online", "off_tri"),
-        instead=("grad", "backward", "jacobian", "jacrev", "jacfwd"),
+        instead=AUTOGRAD,
     ),
     "09.negative": compute("When the weight is negative", 4, NEGATIVE, difficulty="easy"),
     "09.break": break_it("A loss of zero without retrieval", 5, BREAK, solution=[0.5] * 7),

@@ -10,7 +10,7 @@ from torch import Tensor, inf
 from torch.nn import functional as F
 
 from course.checks.comparing import between, equals, gradient, like, passed, same, shape
-from course.checks.kinds import break_it, code, explore, no_gradient_at, predict
+from course.checks.kinds import ATTENTION, break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 
 
@@ -36,40 +36,22 @@ def weights(zero: Sequence[str] = (), counts: Sequence[int] = (5, 5), filler: fl
     return x.masked_fill(~mask[..., None], filler), mask, *given, 2
 
 
-def same_as_is(x: Tensor) -> Tensor:
-    return x
+def built(divisor: float = 2, pre_norm: bool = True) -> Callable[..., Tensor]:
+    """Make a block without a mask, whose products q · k are divided by a number, perhaps normed elsewhere."""
 
-
-def built(
-    share: Callable[[Tensor], Tensor] = lambda products: (products / 2).softmax(-1),
-    first: Callable[[Tensor], Tensor] = norm,
-    second: Callable[[Tensor], Tensor] = norm,
-    last: Callable[[Tensor], Tensor] = same_as_is,
-) -> Callable[..., Tensor]:
-    """Make a block without a mask: how it shares by q · k (B, A, N, N), and what comes before and after."""
-
-    def made(
-        x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
-    ) -> Tensor:
+    def made(x: Tensor, mask: Tensor, ask: Tensor, *rest: Any) -> Tensor:
+        join, widen, narrow, heads = rest
+        first, last = (norm, Tensor.clone) if pre_norm else (Tensor.clone, norm)
         q, k, u = (first(x) @ ask.T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-        z = last(x + (share(q @ k.mT) @ u).transpose(1, 2).flatten(2) @ join.T)
-        return last(z + (second(z) @ widen.T).relu() @ narrow.T)
+        z = last(x + ((q @ k.mT / divisor).softmax(-1) @ u).transpose(1, 2).flatten(2) @ join.T)
+        return last(z + (first(z) @ widen.T).relu() @ narrow.T)
 
     return made
 
 
-def as_printed(
-    x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
-) -> Tensor:
-    z = block(x, mask, ask, join, widen, 0 * narrow, heads)
-    return x + block(x, mask, ask, join, widen, narrow, heads) - z
-
-
-def side_by_side(
-    x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
-) -> Tensor:
-    z = block(x, mask, ask, join, widen, 0 * narrow, heads)
-    return z + block(x, mask, ask, 0 * join, widen, narrow, heads) - x
+def as_printed(*given: Any) -> Tensor:
+    *rest, narrow, heads = given
+    return rest[0] + block(*given) - block(*rest, 0 * narrow, heads)
 
 
 BLOCK = {
@@ -81,39 +63,22 @@ BLOCK = {
     "With `narrow` zero there is only the first step: normalise, cut the three parts into heads, attend, put "
     "the heads side by side, apply `join`, and add x.": same(zero=["narrow"]),
     "Each step is right alone, but not one after the other: the second must read and add to z, the result of "
-    "the first.": same(wrong=[side_by_side]),
+    "the first.": same(),
     "With padding: give a padded element no share, before the softmax. The mask belongs to the elements that "
     "are asked, the last dimension of (B, A, N, N).": same(
-        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)], wrong=[built()]
+        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)]
     ),
     no_gradient_at("`ask`"): gradient(of=2, by=torch.square),
-    "That is what the thesis prints: the second step adds to x. Here it adds to z.": like(as_printed),
-    "You normalise after each sum. In this block norm comes first, before each step.": like(
-        built(first=same_as_is, second=same_as_is, last=norm)
-    ),
-    "Neither step normalises what it reads.": like(built(first=same_as_is, second=same_as_is)),
-    "You did not divide the products q · k by the root of a head's width.": like(
-        built(lambda products: products.softmax(-1))
+    "That is what the thesis prints: the second step adds to x. Here it adds to z.": as_printed,
+    "You normalise after each sum. In this block norm comes first, before each step.": built(pre_norm=False),
+    "You did not divide the products q · k by the root of a head's width.": built(1),
+    "You divide by the root of the whole width. Each head has a width of its own, D_h = D / heads.": built(
+        8**0.5
     ),
     "Your result has NaN: a softmax over nothing but -inf. Is the mask the right way round? It is True where "
     "an element is real.": like(
-        built(lambda products: (products - inf).softmax(-1)),
+        lambda *given: inf * built()(*given) - inf,
         when=lambda answer: answer(*weights(counts=[5, 2])).isnan().any(),
-    ),
-    "You divide by the root of the whole width. Each head has a width of its own, D_h = D / heads.": like(
-        built(lambda products: (products / 8**0.5).softmax(-1))
-    ),
-    "You divide by a head's width. Divide by its root.": like(
-        built(lambda products: (products / 4).softmax(-1))
-    ),
-    "The softmax goes over the elements that are asked, the last dimension: each element shares out a weight "
-    "of one.": like(built(lambda products: (products / 2).softmax(-2))),
-    "The first step reads norm(x), not x.": like(built(first=same_as_is)),
-    "`join` is not used: it goes over the heads' answers before x is added.": like(
-        lambda x, mask, ask, join, *rest: block(x, mask, ask, torch.eye(8), *rest)
-    ),
-    "There is one head of the whole width: cut q, k and u into `heads` slices.": like(
-        lambda x, mask, ask, join, widen, narrow, heads: block(x, mask, ask, join, widen, narrow, 1)
     ),
 }
 
@@ -122,9 +87,7 @@ def attention(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
 
 
-def asked(
-    counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def asked(counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = False) -> tuple[Tensor, ...]:
     """Queries, keys and values (C, 2, 5, 4) of captions of so many words, and the mask; all keys alike."""
     q, k, u = normal((3, len(counts), 2, 5, 4), seed=3)[0]
     mask = real(counts, 5)
@@ -132,62 +95,41 @@ def asked(
     return q, k.masked_fill(padding | alike, filler), u.masked_fill(padding, filler), mask
 
 
-def where_real(counts: Sequence[int]) -> Callable[[Tensor], Tensor]:
-    """Make what is compared: nobody reads what a query of the padding gets."""
-    return lambda made: made.transpose(1, 2)[real(counts, 5)]
+def of_words(made: Tensor) -> Tensor:
+    """What is compared of captions of 5, 3 and 1 words: nobody reads what a query of the padding gets."""
+    return made.transpose(1, 2)[real([5, 3, 1], 5)]
 
 
-def hidden_by(low: float, fill: bool = False) -> Callable[..., Tensor]:
-    """Make attention in which a number takes the place of the padding's fits, or is added to them."""
-
-    def attend(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
-        fits, padding = q @ k.mT / 2, ~mask[:, None, None]
-        return (fits.masked_fill(padding, low) if fill else fits + low * padding).softmax(-1) @ u
-
-    return attend
-
-
-ATTENTION = {
+ATTEND = {
     "Return one vector for each query, (C, A, L, Dh).": shape(),
     "If all keys are equal, each word's answer is the mean of the values: a word's shares, a row of (C, A, "
-    "L, L), add up to one.": same(alike=True, wrong=[lambda q, k, u, mask: q @ k.mT / 2 @ u]),
+    "L, L), add up to one.": same(alike=True),
     "Without padding: the fit is the product of query and key, divided by the root of Dh.": same(),
     "With padding: the fit of a padded key must be so low that the softmax gives it nothing, and the real "
-    "words' shares must still add up to one.": same(
-        counts=[5, 3, 1],
-        by=where_real([5, 3, 1]),
-        wrong=[
-            hidden_by(0),
-            hidden_by(0, fill=True),
-            lambda q, k, u, mask: (q @ k.mT / 2).softmax(-1) * mask[:, None, None] @ u,
-        ],
-    ),
+    "words' shares must still add up to one.": same(counts=[5, 3, 1], by=of_words),
     "The values in the padding get into the answer: hide its fits before the softmax.": same(
-        counts=[5, 3, 1], filler=50.0, by=where_real([5, 3, 1]), wrong=[hidden_by(-30)]
+        counts=[5, 3, 1], filler=50.0, by=of_words
     ),
-    no_gradient_at("the keys"): gradient(
-        of=1, counts=[5, 3], by=lambda made: where_real([5, 3])(made).square()
+    no_gradient_at("the keys"): gradient(of=1, counts=[5, 3, 1], by=lambda made: of_words(made).square()),
+    "The mask is the wrong way round: it is True where a word is real, and the others must be hidden.": like(
+        lambda q, k, u, mask: attention(q, k, u, ~mask), by=1, counts=[5, 3]
     ),
-    "You did not divide by the root of Dh.": like(lambda q, *rest: attention(2 * q, *rest)),
-    "You divided by Dh; equation (1) divides by its root.": like(lambda q, *rest: attention(q / 2, *rest)),
+    "You did not divide by the root of Dh.": lambda q, *rest: attention(2 * q, *rest),
+    "You divided by Dh; equation (1) divides by its root.": lambda q, *rest: attention(q / 2, *rest),
     "Your shares add up to one over the queries. They must add up to one over the keys, the last "
-    "dimension.": like(lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u),
+    "dimension.": lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u,
 }
 
 
 def pair_loss(S: Tensor, margin: float) -> Tensor:
-    own = S.diagonal(dim1=1, dim2=2)  # (B, 2)
-    sentence = (margin + torch.stack([S[:, 0, 1], S[:, 1, 0]], 1) - own).clamp(min=0)
-    picture = (margin + torch.stack([S[:, 1, 0], S[:, 0, 1]], 1) - own).clamp(min=0)
-    return (sentence + picture).sum(1).mean()
+    own, foreign = S.diagonal(dim1=1, dim2=2), S.flip(2).diagonal(dim1=1, dim2=2)  # (B, 2): by pictures
+    hinges = torch.stack([margin + other - own for other in (foreign, foreign.flip(1))]).clamp(min=0)
+    return hinges.sum((0, 2)).mean()
 
 
-def twins(
-    own: float = 0.0, foreign: float = 0.0, spread: float = 1.0, batch: int = 4
-) -> tuple[Tensor, float]:
-    """Scores (B, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
-    middle = torch.tensor([[own, foreign], [foreign, own]])
-    return middle + spread * normal((batch, 2, 2), seed=7)[0], 0.2
+def twins(own: float = 0.0, spread: float = 1.0) -> tuple[Tensor, float]:
+    """Scores (4, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
+    return own * torch.eye(2) + spread * normal((4, 2, 2), seed=7)[0], 0.2
 
 
 def hinges(S: Tensor, margin: float) -> Tensor:
@@ -196,30 +138,20 @@ def hinges(S: Tensor, margin: float) -> Tensor:
     return (margin + torch.stack([b - a, c - d, c - a, b - d], 1)).clamp(min=0)
 
 
-def unclamped(S: Tensor, margin: float) -> Tensor:
-    a, b, c, d = S.flatten(1).unbind(1)
-    return (4 * margin + 2 * (b + c - a - d)).clamp(min=0).mean()
-
-
 PAIR = {
     "Return one number, the mean over the batch.": shape(),
     "Where each own score beats the foreign ones by more than the margin, the loss is zero.": same(
-        own=1.0, spread=0.0, wrong=[lambda S, margin: (1 - hinges(S, margin)).sum(1).mean()]
+        own=1.0, spread=0.0
     ),
-    "Where all four scores are equal, each of the four hinges is the margin.": same(
-        spread=0.0, wrong=[lambda S, margin: pair_loss(S, 0.0)]
-    ),
-    "Clamp each hinge at zero before you add them up.": same(spread=0.3, wrong=[unclamped]),
+    "Where all four scores are equal, each of the four hinges is the margin.": same(spread=0.0),
+    "Clamp each hinge at zero before you add them up.": same(spread=0.3),
     no_gradient_at("the scores"): gradient(spread=0.3),
     "You compare only along the rows: each picture must be nearer to its own sentence, and each sentence "
-    "nearer to its own picture as well.": like(lambda S, margin: hinges(S, margin)[:, :2].sum(1).mean()),
+    "nearer to its own picture as well.": lambda S, margin: hinges(S, margin)[:, :2].sum(1).mean(),
     "You compare only along the columns: the sentences choose a picture, but the pictures must choose a "
-    "sentence as well.": like(lambda S, margin: hinges(S, margin)[:, 2:].sum(1).mean()),
+    "sentence as well.": lambda S, margin: hinges(S, margin)[:, 2:].sum(1).mean(),
     "Add up the four hinges of a pair, and take the mean over the batch.": like(
         lambda S, margin: hinges(S, margin).mean(), lambda S, margin: hinges(S, margin).sum()
-    ),
-    "The foreign score must fall and the own one rise: the hinge is margin + foreign - own.": like(
-        lambda S, margin: hinges(-S, margin).sum(1).mean()
     ),
 }
 
@@ -227,8 +159,8 @@ BREAK = {
     "A standard deviation is a number above zero.": between(0, inf),
     "The product of two independent entries has standard deviation one, and variances add up "
     "over the entries. The standard deviation is the root of the variance.": equals(8.0),
-    "That is the variance.": like(64.0),
-    "That is the standard deviation after the division.": like(1.0),
+    "That is the variance.": 64.0,
+    "That is the standard deviation after the division.": 1.0,
     "Right. Dividing by the root of the width brings it back to one.": passed,
 }
 
@@ -237,16 +169,11 @@ EXERCISES = {
     "05.attention": code(
         "Attention",
         12,
-        ATTENTION,
+        ATTEND,
         attention,
         asked,
         gives="torch's scaled_dot_product_attention",
-        instead=(
-            "MultiheadAttention",
-            "multi_head_attention_forward",
-            "scaled_dot_product_attention",
-            "_scaled_dot_product_attention_math",
-        ),
+        instead=ATTENTION,
     ),
     "05.block": code(
         "The Transformer block",
@@ -256,16 +183,7 @@ EXERCISES = {
         weights,
         gives="torch.nn.TransformerEncoderLayer",
         difficulty="hard",
-        instead=(
-            "TransformerEncoderLayer",
-            "TransformerEncoder",
-            "Transformer",
-            "MultiheadAttention",
-            "multi_head_attention_forward",
-            "scaled_dot_product_attention",
-            "_scaled_dot_product_attention_math",
-            "_transformer_encoder_layer_fwd",
-        ),
+        instead=(*ATTENTION, "TransformerEncoderLayer", "TransformerEncoder", "Transformer"),
     ),
     "05.pair": code("The loss of a pair and its twins", 12, PAIR, pair_loss, twins),
     "05.break": break_it("Break it", 5, BREAK, difficulty="easy", tolerance=0.01),

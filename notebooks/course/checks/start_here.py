@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from course.checks.comparing import between, equals, holds, like, same
+from course.checks.comparing import between, equals, holds, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.similarity import cosine
 
 RANK = {
     "A place is a whole number, and the best place is 1.": holds(lambda answer: int(answer) == answer >= 1),
     "Sort the similarities from high to low and find 0.4 among them.": equals(3),
-    "You counted from 0, or missed one that scores higher.": like(2),
-    "Did you sort from low to high? The most similar comes first.": like(4),
+    "You counted from 0, or missed one that scores higher.": 2,
+    "Did you sort from low to high? The most similar comes first.": 4,
 }
 
 
@@ -31,26 +31,21 @@ def of_lengths(scale: float = 9.0) -> tuple[Tensor, Tensor, int]:
 
 
 SEARCH = {
-    "Return the numbers of k rows.": same(by=len, wrong=[lambda v, query, k: nearest(v, query, 1)]),
+    "Return the numbers of k rows.": same(by=len),
     "The k most similar come first: sort from high to low.": same(scale=0.0),
     "These are the similarities; return the numbers of their rows.": like(
         lambda v, query, k: cosine(v, query[None])[:, 0].topk(k).values
     ),
     "In your search long vectors win: compare by cosine, not by dot product. Divide each row by its own "
-    "length; a norm without `dim` is one number for the whole matrix.": same(
-        wrong=[
-            lambda v, query, k: (v @ query).topk(k).indices,
-            lambda v, query, k: (v / v.norm() @ query).topk(k).indices,
-        ]
-    ),
+    "length; a norm without `dim` is one number for the whole matrix.": same(),
 }
 
 BREAK = {
     "Give a percentage above 0: the captions of one picture do find it.": between(0, 100.001),
     "Of 5,000 captions, how many own the picture that always wins?": equals(0.1),
-    "That is right as a share; give it in percent.": like(0.001),
-    "You counted one caption: the winning picture owns five of them.": like(0.02),
-    "The winner comes first for every query, but is right only for its own captions.": like(100),
+    "That is right as a share; give it in percent.": 0.001,
+    "You counted one caption: the winning picture owns five of them.": 0.02,
+    "The winner comes first for every query, but is right only for its own captions.": 100,
 }
 
 EXERCISES = {

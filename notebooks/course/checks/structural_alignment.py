@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, inf
 from torch.nn.functional import normalize
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import STAY, break_it, code, compute, explore, predict
+from course.checks.kinds import ATTENTION, STAY, break_it, code, compute, explore, predict
 from course.checks.samples import normal, real
 
 
@@ -31,16 +30,6 @@ def elements(
     return x.masked_fill(~mask[..., None], filler), mask, scale * W
 
 
-def pooled(hidden: float, dim: int = -1) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Make a pooling that adds a number to the padding's logits, with a softmax over a dimension."""
-
-    def pool(x: Tensor, mask: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-        weights = (W @ x.mT + torch.where(mask[:, None], 0, hidden)).softmax(dim)
-        return weights @ x, weights
-
-    return pool
-
-
 POOL = {
     "Return two tensors: the pools, (B, P, D), and their weights, (B, P, N).": shape(),
     "With W = 0 all elements have the same weight, and every pool is their mean. Over which dimension does "
@@ -48,23 +37,16 @@ POOL = {
     "Without padding: pool i weighs element j by the softmax over j of the product of w_i and x_j, and sums "
     "the elements themselves.": same(),
     "The padding got some weight. A zero before the softmax does not hide it, since exp(0) is 1.": same(
-        counts=[5, 2, 1], wrong=[pooled(hidden=0)]
+        counts=[5, 2, 1]
     ),
     "The padding may hold anything, also large numbers, and must still have no weight.": same(
-        counts=[4, 2, 1], filler=1e3, wrong=[pooled(hidden=-50)]
+        counts=[4, 2, 1], filler=1e3
     ),
     f"The right gradient does not arrive at W: {STAY}": gradient(
-        of=2,
-        counts=[5, 3],
-        by=lambda made: made[0].square(),
-        wrong=[lambda x, mask, W: node_pooling(x, mask, W.detach())],
-    ),
-    "The order is wrong: first the pools, then their weights.": like(
-        lambda *given: node_pooling(*given)[::-1],
-        when=lambda answer: [part.shape for part in answer(*elements())] == [(2, 3, 5), (2, 3, 4)],
+        of=2, counts=[5, 3], by=lambda made: made[0].square()
     ),
     "At each element, the weights of the pools add up to 1. They should add up to 1 over the elements, for "
-    "each pool.": like(pooled(hidden=0, dim=1), by=lambda made: made[1].sum(1)),
+    "each pool.": like(lambda x, mask, W: (x, (W @ x.mT).softmax(1)), by=lambda made: made[1].sum(1)),
 }
 
 
@@ -88,19 +70,10 @@ def pools(pairs: int = 5, each: int = 3, margin: float = 0.2, perfect: bool = Fa
     return 2 * p, 3 * q, torch.arange(pairs).roll(-1), torch.arange(pairs).roll(-2), margin
 
 
-def hinges(
-    scaled: Callable[[Tensor], Tensor] = lambda x: normalize(x, dim=-1),
-    joined: Callable[[Tensor], Tensor] = lambda similarities: similarities,
-    sides: int = 2,
-) -> Callable[..., Tensor]:
-    """Make a loss of pools that are scaled so, whose similarities (B, P) are joined before the hinge."""
-
-    def loss(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float) -> Tensor:
-        p, q = scaled(p), scaled(q)
-        own, *others = (joined((a * b).sum(-1)) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))
-        return torch.stack([margin + other - own for other in others[:sides]]).relu().sum()
-
-    return loss
+def joined_before(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float) -> Tensor:
+    p, q = normalize(p, dim=-1), normalize(q, dim=-1)
+    own, *others = ((a * b).sum(-1).mean(1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))
+    return torch.stack([margin + other - own for other in others]).relu().sum()
 
 
 def own_hardest(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float) -> Tensor:
@@ -108,10 +81,6 @@ def own_hardest(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: 
     own = scores.diagonal(dim1=1, dim2=2)  # (P, B)
     negatives = scores.masked_fill(torch.eye(len(p)) > 0, -inf)
     return torch.stack([margin + negatives.amax(side) - own for side in (1, 2)]).relu().sum()
-
-
-def divided(count: int, *given: Any) -> Tensor:
-    return pool_loss(*given) / count
 
 
 HINGE = {
@@ -124,18 +93,11 @@ HINGE = {
     "The margin is an argument: use it.": same(margin=0.5),
     "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(exact=False),
     "Each pool looked for a hardest negative of its own. Here the negatives are given: those of the global "
-    "similarity, the same for all pools.": like(own_hardest),
-    "You averaged over the pools before the hinge: then a good pool can make up for a bad one.": like(
-        hinges(joined=lambda similarities: similarities.mean(1))
-    ),
-    "That is one direction. The hardest picture has a hinge too.": like(hinges(sides=1)),
-    "Pools are compared by their cosine: scale them to length one first.": like(hinges(scaled=lambda x: x)),
-    "`caption` and `picture` have changed places: `caption` picks rows of q, and `picture` picks rows of "
-    "p.": like(lambda p, q, caption, picture, margin: pool_loss(p, q, picture, caption, margin)),
-    "Which dimension do you scale? `normalize` takes dim=1 unless told otherwise, and a pool's vector is the "
-    "last one.": like(hinges(scaled=normalize)),
+    "similarity, the same for all pools.": own_hardest,
+    "You averaged over the pools before the hinge: then a good pool can "
+    "make up for a bad one.": joined_before,
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
-        *(partial(divided, count) for count in (3, 5, 15, 30))
+        *(lambda *given, count=count: pool_loss(*given) / count for count in (3, 5, 15, 30))
     ),
 }
 
@@ -149,53 +111,32 @@ def node_hinges(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: fl
 
 
 def two_sides(
-    counts: Sequence[int] = (5, 5, 5), filler: float = 0.0, margin: float = 0.5, alike: bool = False
+    counts: Sequence[int] = (5, 5, 5), filler: float = 0.0, margin: float = 0.5, shift: int = 1
 ) -> tuple[Any, ...]:
     """Unit vectors (B, 3, 4), others (B, 5, 4) with something in the padding, their mask, the rows of the
-    negatives, and the margin. If alike, the negatives are the partners.
+    negatives, which come so many rows later, and the margin.
     """
     x, y = (normalize(side, dim=-1) for side in normal((len(counts), 3, 4), (len(counts), 5, 4)))
-    mask = real(counts, 5)
-    rows = torch.arange(len(counts))
-    return x, y.masked_fill(~mask[..., None], filler), mask, rows if alike else rows.roll(1), margin
+    mask, rows = real(counts, 5), torch.arange(len(counts))
+    return x, y.masked_fill(~mask[..., None], filler), mask, rows.roll(shift), margin
 
 
-def hinged(
-    scale: Callable[[Tensor], Tensor] = lambda found: found,
-    own_mask: bool = False,
-    swapped: bool = False,
-    clamped: bool = True,
-    hidden: float = inf,
-) -> Callable[..., Tensor]:
-    """Make hinges with one mistake: scaled mixtures, the partner's mask for the negative, and so on."""
-
-    def loss(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float) -> Tensor:
-        sides = ((y[negative], mask if own_mask else mask[negative]), (y, mask))
-        wrong, found = (
-            (x * scale(torch.where(real[:, None], x @ side.mT, -hidden).softmax(-1) @ side)).sum(-1)
-            for side, real in sides
-        )
-        lead = margin + (found - wrong if swapped else wrong - found)
-        return lead.relu() if clamped else lead
-
-    return loss
+def scaled_mixture(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float) -> Tensor:
+    wrong, found = (normalize((x @ side.mT).softmax(-1) @ side, dim=-1) for side in (y[negative], y))
+    return (margin + (x * (wrong - found)).sum(-1)).relu()
 
 
-ATTEND = {
+HINGES = {
     "Return one hinge for each x, (B, N).": shape(),
-    "Here the negative is the partner itself: each hinge is the margin.": same(alike=True),
+    "Here the negative is the partner itself: each hinge is the margin.": same(shift=0),
     "Without padding: margin, plus the product of x and its mixture in the negative, minus that in its "
     "partner; never below zero.": same(),
     "The margin is an argument: use it.": same(margin=0.1),
     "Padding got some weight. The negative has a mask of its own: its row of `mask`.": same(
-        counts=[5, 3, 1], filler=9.0, wrong=[hinged(own_mask=True)]
+        counts=[5, 3, 1], filler=9.0
     ),
     f"No gradient arrives at x: {STAY}": gradient(counts=[5, 3, 4], exact=False),
-    "It is the other way round: the loss must fall when the partner fits better.": like(hinged(swapped=True)),
-    "A hinge is never below zero: clamp it.": like(hinged(clamped=False)),
-    "The mixture keeps its own length: do not scale it.": like(
-        hinged(scale=lambda found: normalize(found, dim=-1))
-    ),
+    "The mixture keeps its own length: do not scale it.": scaled_mixture,
     "Right. The next cell makes the thesis's second loss of it.": passed,
 }
 
@@ -205,17 +146,16 @@ LARGEST = math.e / (math.e + 9 / math.e)
 EVEN = {
     "A share is a number between 0 and 1: exp of one cosine, divided by the sum over all ten.": between(0, 1),
     "Divide exp(1) by the sum over all ten words.": equals(LARGEST),
-    "Give the share, not the percentage.": like(100 * LARGEST, tolerance=0.2),
-    "The other nine have a cosine of -1, not of 0: each adds exp(-1).": like(math.e / (math.e + 9)),
-    "There are ten words in all: nine others.": like(math.e / (math.e + 10 / math.e)),
+    "Give the share, not the percentage.": 100 * LARGEST,
+    "The other nine have a cosine of -1, not of 0: each adds exp(-1).": math.e / (math.e + 9),
+    "There are ten words in all: nine others.": math.e / (math.e + 10 / math.e),
 }
 
 
 def padded(answer: Any) -> tuple[Tensor, Tensor]:
     """The share of a row of padding in the pool of 06.break, and the pool's cosine with the right one."""
-    words, w = torch.tensor([[0, 1], [0, 1]]), torch.tensor([1, 0])
-    rows = torch.stack([*words, torch.as_tensor(answer)]).double()  # (3, 2)
-    weights = (rows @ w.double()).softmax(0)  # (3,)
+    rows = torch.stack([torch.tensor([0, 1]), torch.tensor([0, 1]), torch.as_tensor(answer)]).double()
+    weights = rows[:, 0].softmax(0)  # (3,)
     return weights[2], normalize(weights @ rows, dim=0)[1]
 
 
@@ -234,10 +174,10 @@ BREAK = {
         torch.zeros(2), when=lambda answer: not torch.as_tensor(answer).any()
     ),
     "Your row points the right way, but it has a small share: w must like it.": like(
-        [-2.0, -3.0], when=lambda answer: torch.as_tensor(answer)[1] < 0 and padded(answer)[0] < 0.3
+        [-2.0, -3.0], when=lambda answer: answer[1] < 0 and padded(answer)[0] < 0.3
     ),
     "Your row cannot turn the pool around: its second number must pull downwards.": like(
-        [2.0, 3.0], when=lambda answer: torch.as_tensor(answer)[1] >= 0
+        [2.0, 3.0], when=lambda answer: answer[1] >= 0
     ),
 }
 
@@ -253,14 +193,7 @@ EXERCISES = {
         defined_above=("triplet",),
     ),
     "06.equal": predict("Equal pools", 3, "a", "b", "c"),
-    "06.attend": code(
-        "Node cross-attention",
-        10,
-        ATTEND,
-        node_hinges,
-        two_sides,
-        instead=("scaled_dot_product_attention", "MultiheadAttention"),
-    ),
+    "06.attend": code("Node cross-attention", 10, HINGES, node_hinges, two_sides, instead=ATTENTION),
     "06.even": compute("The largest share", 5, EVEN, difficulty="easy", tolerance=2e-3),
     "06.break": break_it("Let the padding in", 8, BREAK, solution=[2.0, -3.0]),
     "06.explore": explore("How many pools?", 15),

@@ -103,31 +103,28 @@ def own_work(number: int, defined_above: list[str], instead: list[str]) -> str:
     return values.write([borrowed.is_stub(function), borrowed.borrowed(function, defined_above, instead)])
 
 
-def call_through(source: str, imports: dict[str, str], number: int) -> str:
+def call_through(name: str, source: str, imports: dict[str, str], number: int) -> str:
     """Put a function of the grader, which builds what the answer takes, before it; return their number."""
-    _functions.append(functools.partial(made_from(source, imports), _functions[number]))
+    _functions.append(functools.partial(made_from(name, source, imports), _functions[number]))
     return values.write(len(_functions) - 1)
 
 
-def go_on_with(source: str, imports: dict[str, str], number: int) -> str:
+def go_on_with(name: str, source: str, imports: dict[str, str], number: int) -> str:
     """Give the cells below a right function in place of one that is not, under its name if it has one."""
-    if name := getattr(_functions[number], "__name__", ""):
-        sys.modules["__main__"].__dict__[name] = made_from(source, imports)
+    if known := getattr(_functions[number], "__name__", ""):
+        sys.modules["__main__"].__dict__[known] = made_from(name, source, imports)
     return values.write(None)
 
 
-def made_from(source: str, imports: dict[str, str]) -> Callable[..., Any]:
-    """Return the one function that a source defines.
+def made_from(name: str, source: str, imports: dict[str, str]) -> Any:
+    """Return what a source defines under a name.
 
     What it uses of other modules, "torch" or "torch.nn:Linear", is imported by the name that it uses.
     """
     known: dict[str, Any] = {}
-    for name, home in imports.items():
+    for used, home in imports.items():
         module, _, part = home.partition(":")
         loaded = importlib.import_module(module)
-        known[name] = getattr(loaded, part) if part else loaded
-    before = set(known) | {"__builtins__", "annotations"}
+        known[used] = getattr(loaded, part) if part else loaded
     exec(f"from __future__ import annotations\n{source}", known)
-    (made,) = (known[name] for name in known.keys() - before)
-    function: Callable[..., Any] = made
-    return function
+    return known[name]

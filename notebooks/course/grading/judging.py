@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import dis
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.borrowed import is_stub, names_in
+from course.checks.borrowed import is_stub
 from course.checks.exercise import Exercise, Judgement, judge_by_trials, not_answered, refused
 from course.grading import values
 from course.grading.kernel import Filed
@@ -54,15 +55,25 @@ def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) 
 
 
 def source_of(function: Callable[..., Any]) -> str:
-    """Return a function's code and what it uses of other modules, as the arguments of `inside.made_from`."""
-    imports = {}
-    for name in names_in(function.__code__):
-        used = function.__globals__.get(name)
-        if isinstance(used, ModuleType):
-            imports[name] = used.__name__
-        elif callable(used):
-            imports[name] = f"{used.__module__}:{used.__qualname__}"
-    return f"{inspect.getsource(function)!r}, {imports!r}"
+    """Return a function's code, with what it uses of its module, as the arguments of `inside.made_from`."""
+    imports, parts = {}, [function]
+    for part in parts:  # which grows
+        for name in _globals(part.__code__):
+            used = part.__globals__.get(name)
+            if isinstance(used, ModuleType):
+                imports[name] = used.__name__
+            elif isinstance(used, FunctionType) and used.__module__ == function.__module__:
+                parts += [used] if used not in parts else []
+            elif callable(used):
+                imports[name] = f"{used.__module__}:{used.__qualname__}"
+    source = "\n".join(map(inspect.getsource, parts))
+    return f"{function.__name__!r}, {source!r}, {imports!r}"
+
+
+def _globals(code: CodeType) -> set[str]:
+    """The global names that code reads, and not those of attributes."""
+    read = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
+    return read.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 class Distant:

@@ -134,10 +134,7 @@ class _Kernel:
         self._manager, self._client = manager, client
         self.room = 0  # bytes of output that may still come
         self.until = 0.0  # when the time of the notebook is over, by the monotonic clock
-        self.gone, self.left = (
-            "",
-            0.0,
-        )  # why the kernel can do nothing more, and the seconds that were left then
+        self.gone, self.left = "", 0.0  # why it can do nothing more, and the seconds that were left then
 
     def run(self, source: str, outputs: list[NotebookNode]) -> str:
         """Run a cell in half of the time that is left, and return what stopped it; "" if nothing did."""
@@ -182,11 +179,7 @@ class _Kernel:
         return None if said is None else values.read(str(said))
 
     def _execute(
-        self,
-        source: str,
-        seconds: float,
-        keep: Callable[[dict[str, Any]], None] | None,
-        expression: str = "",
+        self, source: str, seconds: float, keep: Callable[[Any], None] | None, expression: str = ""
     ) -> tuple[dict[str, Any], bool]:
         """Run code; return the content of the reply, and whether it had to be interrupted."""
         asks = {"said": expression} if expression else {}
@@ -201,9 +194,7 @@ class _Kernel:
                     if interrupted:
                         raise self._lost("went on after it was interrupted")
                     self._manager.interrupt_kernel()
-                    self.until += (
-                        INTERRUPT_SECONDS if keep else 0
-                    )  # waiting for it takes no other cell's time
+                    self.until += INTERRUPT_SECONDS if keep else 0  # this takes no other cell's time
                     until, interrupted = time.monotonic() + INTERRUPT_SECONDS, True
                 try:
                     message = receive(timeout=0.5)

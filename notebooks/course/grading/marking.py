@@ -134,16 +134,16 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
     Its outputs are filled. The last check of the run counts; where there was none, the mark says why.
     """
     held = exercises_of(handed_in.lessons)
-    named = exercises_of(wanted) or held
-    counting = [key for key in held if key in named]
+    counting = [key for key in held if key in (exercises_of(wanted) or held)]
     notebook = handed_in.notebook
     if notebook is None or not counting:
         trouble = handed_in.trouble or "Not run: it is not part of what was set."
         return NotebookMarks(handed_in.name, 0.0, (), (trouble,))
+    cells = notebook.cells
     # A cell of its own, so that it sets them even if the learner's raises.
     first = 0 if handed_in.parameters is None else handed_in.parameters + 1
     parameters = f'tier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
-    notebook.cells.insert(first, nbformat.v4.new_code_cell(f"# Set by python -m course grade.\n{parameters}"))
+    cells.insert(first, nbformat.v4.new_code_cell(f"# Set by python -m course grade.\n{parameters}"))
     judged: dict[str, Mark] = {}
 
     def judge(key: str, filed: Filed) -> None:
@@ -152,31 +152,29 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
             checks = filed.checks + (judged[key].checks if key in judged else 0)
             judged[key] = _mark(key, judgement, checks, handed_in.name)
             text = f"python -m course grade: {one_line(judgement)}\n"
-            said = nbformat.v4.new_output("stream", name="stdout", text=text)
-            notebook.cells[filed.place].outputs.append(said)
+            cells[filed.place].outputs.append(nbformat.v4.new_output("stream", name="stdout", text=text))
 
     began = time.perf_counter()
     run = run_cells(notebook, seconds, judge)
 
-    def called(place: int) -> str:
-        """What the learner knows a cell by: its number in the file, and how it begins."""
-        lines = [line.strip() for line in notebook.cells[place].source.splitlines()]
+    def told(place: int, why: str) -> str:
+        """Name a cell by its number in the file and how it begins, and say what became of it."""
+        lines = [line.strip() for line in cells[place].source.splitlines()]
         begins = next((line for line in lines if line and not line.startswith("#")), "")
-        return f"Cell {place + (place < first)} ({one_line(begins, 40)})"
+        return f"Cell {place + (place < first)} ({one_line(begins, 40)}): {one_line(why)}"
 
-    troubles = [f"{called(place)}: {one_line(why)}" for place, why in run.trouble.items() if why]
+    troubles = [told(place, why) for place, why in run.trouble.items() if why]
     if run.end:
         troubles.append(f"The rest was not run: {run.end}.")
-
-    def not_run(key: str) -> Mark:
-        places = (place for place, cell in enumerate(notebook.cells) if in_quotes(key, cell.source))
-        place = next((place for place in places if notebook.cells[place].cell_type == "code"), None)
-        message = "No check of it was called."
-        if place is not None and run.trouble.get(place, "not reached"):
-            message = f"{called(place)}: {one_line(run.trouble.get(place, 'it was not reached.'))}"
-        return Mark(key, 0, len(EXERCISES[key].trials), "not run", message, 0, handed_in.name)
-
-    marks = tuple(judged.get(key) or not_run(key) for key in counting)
+    for key in counting:
+        if key not in judged:
+            message = "No check of it was called."
+            asks = [place for place, cell in enumerate(cells) if in_quotes(key, cell.source)]
+            place = next((place for place in asks if cells[place].cell_type == "code"), None)
+            if place is not None and (why := run.trouble.get(place, "it was not reached.")):
+                message = told(place, why)
+            judged[key] = Mark(key, 0, len(EXERCISES[key].trials), "not run", message, 0, handed_in.name)
+    marks = tuple(judged[key] for key in counting)
     return NotebookMarks(handed_in.name, time.perf_counter() - began, marks, tuple(troubles))
 
 

@@ -7,11 +7,9 @@ import json
 import multiprocessing
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing.connection import wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +48,8 @@ class Work:
     def digest(self) -> str:
         """Changes with what was handed in, how it is run, and how it is judged."""
         paths = sorted([*COURSE.glob("checks/*.py"), *COURSE.glob("grading/*.py")])
-        handed_in = [(one.name, one.digest) for one in self.notebooks]
         grader = [path.read_text("utf-8") for path in paths]
+        handed_in = [(one.name, one.digest) for one in self.notebooks]
         content = [self.tier, self.seconds, self.wanted, grader, handed_in]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
@@ -80,36 +78,35 @@ def mark_all(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], No
     """
     for work in _tried(_tried(works, jobs, done), 1, done):
         trouble = "Not marked: the process that marked it was ended twice, or did not end. Read the code."
-        done(work, _keep(work, tuple(NotebookMarks(one.name, 0.0, (), (trouble,)) for one in work.notebooks)))
+        done(work, _keep(work, [NotebookMarks(one.name, 0.0, (), (trouble,)) for one in work.notebooks]))
 
 
 def _tried(works: Sequence[Work], jobs: int, done: Callable[[Work, Marked], None]) -> list[Work]:
     """Do work, and return what did not succeed."""
-    waiting, failed = list(works), []
-    running: dict[BaseProcess, tuple[Work, float]] = {}
+    failed = []
+    pool = ThreadPoolExecutor(jobs)  # each thread waits for a process
     try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                limit = SLACK + 2 * waiting[0].seconds * len(waiting[0].notebooks)
-                process = _CONTEXT.Process(target=_mark, args=(waiting[0],))
-                process.start()
-                running[process] = waiting.pop(0), time.monotonic() + limit
-            wait([process.sentinel for process in running], timeout=1)
-            for process, (work, until) in list(running.items()):
-                if process.is_alive() and time.monotonic() < until:
-                    continue
-                process.kill()
-                process.join()
-                del running[process]
-                if marked := known(work):
-                    done(work, marked)
-                else:
-                    failed.append(work)
+        trials = {pool.submit(_in_a_process, work): work for work in works}
+        for trial in as_completed(trials):
+            if marked := trial.result():
+                done(trials[trial], marked)
+            else:
+                failed.append(trials[trial])
     finally:
-        for process in running:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
             process.terminate()
-            process.join(3)
+        pool.shutdown()
     return failed
+
+
+def _in_a_process(work: Work) -> Marked | None:
+    process = _CONTEXT.Process(target=_mark, args=(work,))
+    process.start()
+    process.join(SLACK + 2 * work.seconds * len(work.notebooks))
+    process.kill()
+    process.join()
+    return known(work)
 
 
 def _mark(work: Work) -> None:
@@ -123,11 +120,11 @@ def _mark(work: Work) -> None:
         if one.notebook is not None and marked[-1].marks:
             with write_atomically(work.place / "executed" / one.name, "w") as file:
                 nbformat.write(one.notebook, file)
-    _keep(work, tuple(marked))
+    _keep(work, marked)
 
 
-def _keep(work: Work, notebooks: tuple[NotebookMarks, ...]) -> Marked:
-    marked = Marked(work.digest, notebooks)
+def _keep(work: Work, notebooks: Sequence[NotebookMarks]) -> Marked:
+    marked = Marked(work.digest, tuple(notebooks))
     with write_atomically(work.place / MARKS, "w") as file:
         json.dump(asdict(marked), file, indent=1)
     return marked

@@ -1,0 +1,289 @@
+"""Right answers that are written differently from the references and from the notebooks' solutions."""
+
+import heapq
+import itertools
+import math
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+
+def by_list(v, query, k):
+    unit = [row / row.norm() for row in v]
+    return sorted(range(len(v)), key=lambda row: -float(unit[row] @ query))[:k]
+
+
+def consistent_by_sets(given, claimed, facts):
+    pairs = {(name, a, b) for name, i, j in claimed for a, b in itertools.product(given[i], given[j])}
+    return len(set().union(*given)) == sum(map(len, given)) and pairs <= set(facts)
+
+
+def looped_captions(S, owner):
+    return [
+        sum(bool(S[row, c] >= S[owner[c], c]) for row in range(len(S)) if row != owner[c])
+        for c in range(len(owner))
+    ]
+
+
+def by_hand_of_gradients(picture_tower, caption_tower, loss, optimizer, batch):
+    weights = [*picture_tower.parameters(), *caption_tower.parameters()]
+    cost = loss(picture_tower(batch.pictures) @ caption_tower(batch.tokens, batch.token_mask).T)
+    for weight, slope in zip(weights, torch.autograd.grad(cost, weights), strict=True):
+        weight.grad = slope
+    optimizer.step()
+    return cost.detach().item()
+
+
+def by_definition(p_values, questions):
+    """For each: the largest of its own factor times it and of those before it."""
+    return [
+        min(1.0, max((questions - sum(r < q for r in p_values)) * q for q in p_values if q <= p))
+        for p in p_values
+    ]
+
+
+def best_seeds_of_ours(ours, theirs):
+    return [float(max(ours[:, seed]) - theirs[0, seed]) for seed in range(ours.shape[1])]
+
+
+def by_caption(q, k, u, mask):
+    found = []
+    for one, keys, values, real in zip(q, k, u, mask, strict=True):
+        fit = one @ keys[:, real].mT * keys.shape[-1] ** -0.5
+        found.append(fit.softmax(-1) @ values[:, real])
+    return torch.stack(found)
+
+
+def by_exponentials(x, mask, W):
+    logits = torch.einsum("pd,bnd->bpn", W, x)
+    logits = logits.where(mask[:, None], torch.tensor(-1e9))
+    share = (logits - logits.amax(-1, keepdim=True)).exp() * mask[:, None]
+    alpha = share / share.sum(-1, keepdim=True)
+    return torch.einsum("bpn,bnd->bpd", alpha, x), alpha
+
+
+def logarithmic_chance(top, among, drawn):
+    def ways(n, k):
+        return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+    return -math.expm1(ways(among - top, drawn) - ways(among, drawn))
+
+
+def where_own(scores, first, owner):
+    own = owner[None] - first == torch.arange(scores.shape[0])[:, None]
+    return torch.where(own, float("-inf"), scores)
+
+
+def looped_merge(best, rows, scores, first):
+    kept = []
+    for caption, (old, named) in enumerate(zip(best.tolist(), rows.tolist(), strict=True)):
+        column = [(score, first + row) for row, score in enumerate(scores[:, caption].tolist())]
+        kept.append(sorted([*zip(old, named, strict=True), *column], reverse=True)[: len(old)])
+    values = torch.tensor([[score for score, _ in row] for row in kept], dtype=best.dtype)
+    return values, torch.tensor([[row for _, row in one] for one in kept])
+
+
+def mined_in_numpy(images, captions, owner, texts=300, pictures=60, block=500):
+    scores = where_own(images @ captions.T, 0, owner).numpy()
+    return np.argsort(-scores, 1)[:, :texts], np.argsort(-scores.T, 1)[:, :pictures]
+
+
+def set_break(texts, owner):
+    for picture, row in enumerate(texts):
+        own = set((owner == picture).nonzero().flatten().tolist())
+        if own & set(row.tolist()):
+            return True
+    return False
+
+
+def as_in_the_paper(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
+    near = torch.where(margin - positive + online > 0, 1.0, 0.0)
+    far = torch.where(offline - positive > 0, 1.0, 0.0)
+    return [
+        near * ((offline - online) / alpha - beta) - far,
+        near * (beta * alpha + margin - positive - offline + 2 * online) / alpha,
+        far - torch.relu(margin - positive + online) / alpha,
+    ]
+
+
+def looped_kmax(x, mask, k):
+    pooled = []
+    for row, real in zip(x, mask, strict=True):
+        found = row[real].sort(dim=0, descending=True).values[:k]
+        pooled.append(found.mean(0))
+    return torch.stack(pooled)
+
+
+def exponential_gpo(places, gru, linear):
+    states, _ = gru(places)
+    numbers = (linear(states[:, :32]) + linear(states[:, 32:])).flatten() * 5
+    shares = torch.exp(numbers - numbers.max())
+    return shares / shares.sum()
+
+
+def divided_token(u, mask, W_tok):
+    logits = torch.where(mask, (u @ W_tok).squeeze(-1), -1e9)
+    shares = (logits - logits.amax(1, keepdim=True)).exp()
+    return torch.einsum("bn,bnd->bd", shares / shares.sum(1, keepdim=True), u)
+
+
+def by_cross_entropy(S, K, temperature=0.05):
+    total = 0
+    for scores in (S, S.T):
+        order = (scores - 10 * torch.eye(len(S))).argsort(1, descending=True)[:, :K]
+        logits = torch.cat([scores.diag()[:, None], scores.gather(1, order)], dim=1)
+        total = total + cross_entropy(logits / temperature, torch.zeros(len(S), dtype=torch.long))
+    return total
+
+
+def looped_k(S):
+    B = len(S)
+    align = sum(S[i, i].item() for i in range(B)) / B
+    uniform = sum(
+        1.0 if i == j else math.exp(-x) for i, row in enumerate(S.tolist()) for j, x in enumerate(row)
+    )
+    gamma = align + uniform / B**2
+    K = int(np.floor(B * np.cos(gamma**1.25))) + 1 if gamma > 0 else B + 1
+    return sorted((1, K, B - 1))[1] if B > 2 else 1
+
+
+def looped_loss(v, t, scale, shift, positives):
+    total = 0
+    for row, x in enumerate(v):
+        for column, y in enumerate(t):
+            distance = (x[:, None] - y).square().sum(-1).sqrt()
+            p = 1 / (1 + (scale * distance - shift).exp())
+            total = total - (p.mean() if positives[row, column] else 1 - p.mean()).log()
+    return total
+
+
+def looped_shares(keys, queries, mask):
+    shared = []
+    for key, query, real in zip(keys, queries, mask, strict=True):
+        M = key @ query.T / key.shape[1] ** 0.5
+        A = torch.zeros_like(M)
+        A[real] = M[real].softmax(1)
+        shared.append(A.T)
+    return torch.stack(shared)
+
+
+def gathered_rounds(module, local, whole, mask):
+    x = module.norm_local(local)
+    slots = torch.stack([module.start] * len(x))
+    for _ in range(module.iterations):
+        A = looped_shares(module.key(x), module.query(module.norm_slots(slots)), mask)
+        slots = slots + module.out(A @ module.value(x) / A.sum(2)[..., None])
+        slots = module.mlp(module.norm_update(slots)) + slots
+    return module.norm_global(whole).unsqueeze(1) + module.norm_last(slots)
+
+
+def probe_of_captions(z, said, alpha=1.0):
+    """The same by a matrix of captions with captions, for whoever knows it."""
+    z, said = z - z.mean(0), said - said.mean(0)
+    return z.T @ torch.linalg.solve(z @ z.T + alpha * torch.eye(len(z)), said)
+
+
+def in_a_tensor(rec, bound, initial=1.0, lr=5e-3, momentum=0.9, maximum=100.0):
+    g = torch.as_tensor(rec) / bound - 1
+    used, velocity = [torch.tensor(float(initial))], g[0]
+    for one in g[1:]:
+        used.append((used[-1] + lr * velocity).clamp(0, maximum))
+        velocity = momentum * velocity + (1 - momentum) * one
+    return torch.stack(used)
+
+
+def by_content(recipe):
+    content = recipe.to_dict()
+    for tower in ("image", "text"):
+        content[tower]["pool"] = {"name": "adpool"}
+    content["image"]["reasoner"] = {"name": "transformer"}
+    return recipe.from_dict(content | {"losses": [{"name": "adopt"}]})
+
+
+def among_those_that_say_it(true, repaired, said):
+    return np.array(
+        [
+            100 * np.mean((fits & ~true).numpy()[says])
+            for fits, says in zip(repaired, said.numpy(), strict=True)
+        ]
+    )
+
+
+def order_by_torch(seed, epoch, count):
+    generator = torch.Generator().manual_seed(1_000_003 * seed + epoch)
+    return torch.randperm(count, generator=generator)
+
+
+def cache_by_product(towers, inputs, loss, size):
+    with torch.no_grad():
+        v, t = (torch.cat([f(part) for part in x.split(size)]) for f, x in zip(towers, inputs, strict=True))
+    v, t = v.clone().requires_grad_(), t.clone().requires_grad_()
+    value = loss(v, t)
+    pulls = torch.autograd.grad(value, (v, t))
+    for f, x, pull in zip(towers, inputs, pulls, strict=True):
+        for first in range(0, len(x), size):
+            rows = slice(first, first + size)
+            (f(x[rows]) * pull[rows]).sum().backward()
+    return float(value)
+
+
+def exact_by_heap(vectors, query, k, block):
+    best = []
+    for start in range(0, len(vectors), block):
+        for place, vector in enumerate(vectors[start : start + block]):
+            best.append((float(vector @ query), start + place))
+        best = heapq.nlargest(k, best)
+    return [score for score, _ in best], [row for _, row in best]
+
+
+def cells_by_sorting(query, centres, members, vectors, k, probes):
+    order = sorted(range(len(centres)), key=lambda cell: -float(centres[cell] @ query))
+    rows = [int(row) for cell in order[:probes] for row in members[cell]]
+    return sorted(rows, key=lambda row: -float(vectors[row] @ query))[:k]
+
+
+def levels_by_half(vectors, low, high):
+    inside = np.minimum(np.maximum(vectors, low), high)
+    return np.floor((inside - low) * (255 / (high - low)) + 0.5).astype("uint8")
+
+
+RIGHT = {
+    "00.search": [by_list],
+    "01.true": [consistent_by_sets],
+    "01.sentence": ["a purple umbrella right of a brown bench", "A girl in green with a purple umbrella"],
+    "01.break": ["a child and a girl on the beach", "A bench and another bench by the sea"],
+    "03.captions": [looped_captions],
+    "03.break": [torch.full((20, 100), -7, dtype=torch.int64), torch.arange(100.0).expand(20, 100)],
+    "04.step": [by_hand_of_gradients],
+    "04.break": [0.8 * torch.kron(torch.eye(2), torch.ones(2, 2)) - 0.3],
+    "04.holm": [by_definition],
+    "04.win": [best_seeds_of_ours],
+    "05.attention": [by_caption],
+    "06.pool": [by_exponentials],
+    "08.chance": [logarithmic_chance],
+    "08.own": [where_own],
+    "08.merge": [looped_merge],
+    "08.mine": [mined_in_numpy],
+    "08.break": [set_break],
+    "09.gradient": [as_in_the_paper],
+    "09.break": [torch.ones(7), (0.2, 0.9, 0.4, 0.1, 0.2, -1, 0)],
+    "10.weights": [torch.tensor([[10.0, 0], [0, 20]]), [[5, 5], [0, 10]], np.array([[100.0, 0], [0, 7]])],
+    "10.kmax": [looped_kmax],
+    "10.gpo": [exponential_gpo],
+    "10.token": [divided_token],
+    "11.loss": [by_cross_entropy],
+    "11.rule": [looped_k],
+    "13.soft": [looped_loss],
+    "14.shares": [looped_shares],
+    "14.loop": [gathered_rounds],
+    "15.probe": [probe_of_captions],
+    "16.multiplier": [in_a_tensor],
+    "17.combine": [by_content],
+    "17.broken": [among_those_that_say_it],
+    "18.order": [order_by_torch],
+    "18.cache": [cache_by_product],
+    "19.exact": [exact_by_heap],
+    "19.cells": [cells_by_sorting],
+    "19.levels": [levels_by_half],
+}
