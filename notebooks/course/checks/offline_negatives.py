@@ -110,7 +110,9 @@ MERGE = {
     "It must also work from the start, where all scores in `best` are minus infinity.": same(
         empty=True, by=1
     ),
-    "The block's first row is picture number `first`, not picture 0.": lambda *given: merge(*given[:3], 0),
+    "The block's first row is picture number `first`, not picture 0.": (
+        lambda best, rows, scores, first: merge(best, rows, scores, 0)
+    ),
     "`topk` returns places in the joined table. Look up which pictures stand there.": (
         lambda best, rows, scores, first: torch.cat([best, scores.T], 1).topk(best.shape[1], 1)
     ),

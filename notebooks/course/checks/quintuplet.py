@@ -46,8 +46,8 @@ TRIPLET = {
     "Four hinges for each pair, summed over the batch.": same(),
     "Both margins are arguments: use them.": same(margins=[0.5, 0.1]),
     "The right gradient does not arrive: use torch's operations, without .item() or float().": gradient(),
-    "The offline negatives have a margin of their own, `offline_margin`.": lambda *given: off_tri(
-        *given, 0.2, 0.2
+    "The offline negatives have a margin of their own, `offline_margin`.": (
+        lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
     ),
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
         *(lambda *given, count=count: off_tri(*given) / count for count in (4, 6, 24))

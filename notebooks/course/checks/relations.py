@@ -51,7 +51,8 @@ def built(divisor: float = 2, pre_norm: bool = True) -> Callable[..., Tensor]:
 
 def as_printed(*given: Any) -> Tensor:
     *rest, narrow, heads = given
-    return rest[0] + block(*given) - block(*rest, 0 * narrow, heads)
+    first_step = [*rest, 0 * narrow, heads]
+    return given[0] + block(*given) - block(*first_step)
 
 
 BLOCK = {

@@ -142,7 +142,10 @@ CELLS = {
     ),
     "A cell may be empty.": same(*SEEDS, k=3, empty=True, by=np.ravel),
     "You compared the query with every vector: that is the exact "
-    "search. Look into `probes` cells only.": like(lambda *given: search_cells(*given[:-1], 5), by=np.ravel),
+    "search. Look into `probes` cells only.": like(
+        lambda query, centres, members, vectors, k, _: search_cells(query, centres, members, vectors, k, 5),
+        by=np.ravel,
+    ),
     "Those are places in the list of rows that you looked at. Return the rows themselves.": like(
         places, by=np.ravel, probes=5
     ),
