@@ -229,6 +229,11 @@ def test_a_number_may_stand_in_quotes_and_a_letter_in_brackets() -> None:
     assert check("03.folds", "d)").passed and check("04.predict", "(B)").passed
 
 
+def test_shapes_must_agree_and_a_known_wrong_number_may_be_rounded() -> None:
+    assert agrees([1.0, 1.0], torch.ones(2)) and not agrees(torch.ones(2, 1), torch.ones(2))
+    assert "Those are bytes" in check("18.bytes", 1.82e10).message
+
+
 @pytest.mark.parametrize("number", [-1.0, -0.2, 0.0, 0.3, 1.0])
 def test_a_batch_of_equal_similarities_never_fools_the_loss(number: float) -> None:
     assert not check("04.break", torch.full((4, 4), number)).passed

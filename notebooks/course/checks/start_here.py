@@ -33,7 +33,7 @@ def of_lengths(scale: float = 9.0) -> tuple[Tensor, Tensor, int]:
 SEARCH = {
     "Return the numbers of k rows.": same(by=len),
     "The k most similar come first: sort from high to low.": same(scale=0.0),
-    "These are the similarities; return the numbers of their rows.": like(
+    "These are the similarities; return the numbers of their rows.": (
         lambda v, query, k: cosine(v, query[None])[:, 0].topk(k).values
     ),
     "In your search long vectors win: compare by cosine, not by dot product. Divide each row by its own "
