@@ -287,7 +287,8 @@ def _chosen(rows: list[Row], caption: str, words: Sequence[str] | None) -> list[
 
 def _rectangle(box: np.ndarray, **style: Any) -> Rectangle:
     """A box, as shares of a picture that is one wide and one high."""
-    return Rectangle(box[:2], *(box[2:] - box[:2]), **style)
+    left, top, right, bottom = box
+    return Rectangle((left, top), right - left, bottom - top, **style)
 
 
 def _outline(box: np.ndarray, line: float) -> Rectangle:

@@ -140,8 +140,9 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Size
             f"features, in a folder {REGIONS!r} beside them"
         )
     network = open_backbone(name, root, features=features)
+    most: dict[str, int] = {**sizes}
     splits = {
-        part: split.subset(min(sizes.get(part, len(split.files)), len(split.files)))
+        part: split.subset(min(most.get(part, len(split.files)), len(split.files)))
         for part, split in load_karpathy(root).items()
     }
     # Named by what they are made from: other pictures, captions or weights give other features.

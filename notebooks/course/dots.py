@@ -86,10 +86,11 @@ def rows(
     for place, (values, colour) in enumerate(zip(seeds.values(), itertools.cycle(colours), strict=False)):
         if values:
             seed, line = (None, None) if place else ("a seed", "mean and 95 % interval")
-            level, mark = [place - raised] * len(values), {"markersize": 13, "markeredgewidth": 2.4}
-            axes.plot([*values], level, "o", color=COLOURS[5], alpha=0.55, label=seed)
+            axes.plot(
+                [*values], [place - raised] * len(values), "o", color=COLOURS[5], alpha=0.55, label=seed
+            )
             axes.plot(interval([*values]), [place, place], color=colour, label=line)
-            axes.plot(statistics.mean(values), place, "|", color=colour, **mark)
+            axes.plot(statistics.mean(values), place, "|", color=colour, markersize=13, markeredgewidth=2.4)
     name_rows(axes, seeds)
 
 

@@ -130,7 +130,7 @@ class Lesson:
         Raises:
             ValueError: regions of photographs without boxes.
         """
-        boxes = None
+        boxes: np.ndarray | torch.Tensor | None = None
         if dataset.feature_kind == "region":
             if self.data_root is not None:
                 boxes = region_boxes(self.data_root, split, row)
@@ -254,11 +254,11 @@ def published(*systems: str, data: str = "") -> str:
     rows = []
     for entry in entries:
         if entry.system in systems and entry.data.startswith(data) and entry.rsum is not None:
-            known = [
+            shown = [
                 f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS
             ]
             row = [entry.system, entry.backbone, str(entry.models), entry.pairs_before, entry.data]
-            row += [" / ".join(known[:3]), " / ".join(known[3:]), f"{entry.rsum:.1f}", entry.source]
+            row += [" / ".join(shown[:3]), " / ".join(shown[3:]), f"{entry.rsum:.1f}", entry.source]
             rows.append([*row, entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else "")])
     return table(heads, rows)
 

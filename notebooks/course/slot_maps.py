@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,7 +59,7 @@ def slot_rounds(
         right: which of them are true of the picture; these get a tick, others a cross. None: nobody knows.
     """
     rounds, slots, _ = shares.shape
-    layout = [
+    layout: list[Any] = [
         ["picture" if slot < max(1, slots // 2) else "all"] * 2
         + [f"{slot} {number}" for number in range(rounds)]
         + [f"words {slot}"]
@@ -67,7 +68,8 @@ def slot_rounds(
     size, widths = (10.2, 1.36 * slots + 0.3), [*[1] * (rounds + 2), 1.8]
     figure, panels = plt.subplot_mosaic(layout, figsize=size, width_ratios=widths)
     bare(*panels.values())
-    colours, style = COLOURS[:slots], {"fontsize": 10, "loc": "center"}
+    colours: Sequence[str] = COLOURS[:slots]
+    style: dict[str, Any] = {"fontsize": 10, "loc": "center"}
     panels["picture"].imshow(pixels, interpolation="lanczos")
     panels["picture"].set_title("the picture", **style)
     panels["all"].imshow(painted(pixels, shares[-1], colours))
@@ -162,13 +164,13 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
         shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
     """
     figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
-    names = tuple(range(1, size + 1) for size in cosines.shape)
-    style = {"cmap": "Greys", "vmin": -1.0, "vmax": 2.4}
-    heatmap(panels[0], cosines.numpy(), names=names, written="{:.2f}".format, **style)
+    rows, columns = (range(1, size + 1) for size in cosines.shape)
+    style: dict[str, Any] = {"cmap": "Greys", "vmin": -1.0, "vmax": 2.4}
+    heatmap(panels[0], cosines.numpy(), names=(rows, columns), written="{:.2f}".format, **style)
     panels[0].set_title("cosines", fontsize=9)
     style = {"cmap": "Blues", "vmin": 0.0, "vmax": 0.6}
     for axes, (name, table) in zip(panels[1:], shares.items(), strict=True):
-        heatmap(axes, table.numpy(), names=names, written=_percent, **style)
+        heatmap(axes, table.numpy(), names=(rows, columns), written=_percent, **style)
         axes.set_title(f"{name} (%)", fontsize=9)
     for axes in panels:
         axes.set_xlabel("caption's vector")

@@ -115,8 +115,8 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
             patch = plt.Rectangle((start, place - 0.44), width - 0.08, 0.88, fc=shade, alpha=0.22, lw=0)
             axes.add_patch(patch)
             lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(15 * width))
-            style = {"fontsize": 8, "linespacing": 1.05, "color": "black" if new else "0.35"}
-            axes.text(start + 0.06, place, lines, va="center", **style)
+            ink, x = "black" if new else "0.35", start + 0.06
+            axes.text(x, place, lines, va="center", fontsize=8, linespacing=1.05, color=ink)
     for place, name in enumerate(rows):
         year = f"\n{YEARS[name]}" if name in YEARS else ""
         axes.text(0, place, name + year, va="center", weight="bold", fontsize=8.5)

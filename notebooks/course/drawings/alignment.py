@@ -191,9 +191,8 @@ def meetings(tables: Mapping[str, Tensor]) -> None:
     figure, panels = plt.subplots(1, len(tables), figsize=(6.6, 3), sharey=True)
     top = max(float(table.max()) for table in tables.values())
     for axes, (title, table) in zip(panels, tables.items(), strict=True):
-        numbers = range(1, len(table) + 1)
-        style = {"vmin": 0, "vmax": top, "cmap": "viridis", "aspect": "equal"}
-        image = heatmap(axes, table.numpy(), names=(numbers, numbers), **style)
+        names = (range(1, len(table) + 1),) * 2
+        image = heatmap(axes, table.numpy(), names=names, vmin=0, vmax=top, cmap="viridis", aspect="equal")
         axes.set(title=title, xlabel="the pool that looks")
     panels[0].set_ylabel("the pool that reads")
     figure.colorbar(image, ax=panels, label="weight on the thing, %", shrink=0.8)

@@ -56,7 +56,7 @@ def who_says_what(picture: Picture) -> None:
         fact, caption = np.nonzero(which)
         axes.scatter(caption, fact, s=size, color=colour, label=label, zorder=3)
     name_rows(axes, (words for _, words, _ in found), fontsize=9)
-    for tick, heard in zip(axes.get_yticklabels(), said.any(1), strict=True):
+    for tick, heard in zip(axes.get_yticklabels(), (said.sum(1) > 0).tolist(), strict=True):
         tick.set_color("0.1" if heard else COLOURS[1])
     axes.set_xticks(range(5), list("12345"))
     axes.set(xlabel="caption", xlim=(-0.5, 4.5))

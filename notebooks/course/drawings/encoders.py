@@ -95,10 +95,11 @@ def probes(
 def readers() -> None:
     """Draw what the vector of a word depends on: in a table, in a bidirectional GRU, in a Transformer."""
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.9))
-    up = [((i, 0), (i, 2), i == 2) for i in range(5)]  # where from, where to, whether it counts
-    along = [((i, 0.85), (i + 1, 0.85), i < 2) for i in range(4)]  # forwards, and then backwards
+    Way = tuple[tuple[float, float], tuple[float, float], bool]
+    up: list[Way] = [((i, 0), (i, 2), i == 2) for i in range(5)]  # where from, where to, whether it counts
+    along: list[Way] = [((i, 0.85), (i + 1, 0.85), i < 2) for i in range(4)]  # forwards, and then backwards
     along += [((i + 1, 1.25), (i, 1.25), i >= 2) for i in range(4)]
-    across = [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
+    across: list[Way] = [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
     ways = {"a table of word vectors": up, "BiGRU": up + along, "attention (notebook 05)": up + across}
     for axes, (title, arrows) in zip(panels, ways.items(), strict=True):
         for start, end, counts in sorted(arrows, key=lambda one: one[2]):

@@ -65,7 +65,7 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
     """
     figure, panels = plt.subplots(1, 2, figsize=size)
     for axes, column, label in zip(panels, (1, 2), ("λ", "loss that has a bound"), strict=True):
-        lines = {name: (range(len(seen)), seen[:, column]) for name, seen in runs.items()}
+        lines = {name: (range(len(seen)), seen[:, column].tolist()) for name, seen in runs.items()}
         curves(axes, lines, x="step", y=label, legend=column == 1)
         axes.axvline(len(next(iter(runs.values()))) / 2, color="0.8", linewidth=1)
     panels[0].axhline(0, color="0.5", linewidth=1)

@@ -69,8 +69,8 @@ def seven() -> None:
         axes.plot(1, UP[place], "o", color="0.2", markersize=9)
     for (kind, (colour, width, lines)), dash in zip(KINDS.items(), DASHES, strict=False):
         for number, (left, right) in enumerate(lines):
-            style = {"color": colour, "linewidth": width, "zorder": 0, "label": None if number else kind}
-            axes.plot([0, 1], [UP[left], UP[right]], dash, **style)
+            label = None if number else kind
+            axes.plot([0, 1], [UP[left], UP[right]], dash, color=colour, lw=width, zorder=0, label=label)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
     show(
         figure,

@@ -173,8 +173,8 @@ def controls(gains: Gains) -> None:
         shift, pairs = 0.36 * which - 0.18, {idea: pair[which] for idea, pair in gains.items()}
         spans(axes, {idea: span for idea, (_, span) in pairs.items()}, style=which, shift=shift, label=label)
         for place, (against, (*_, high)) in enumerate(pairs.values()):
-            style = {"textcoords": "offset points", "fontsize": 8.5, "va": "center"}
-            axes.annotate(against, (high, place + shift), (6, 0), **style)
+            end = high, place + shift
+            axes.annotate(against, end, (6, 0), textcoords="offset points", fontsize=8.5, va="center")
     axes.axvline(0, color="0.5", linestyle=":")
     axes.set(xlabel="gain in rsum", xlim=(-3, 88))
     axes.legend(title="compared with", loc="lower right")

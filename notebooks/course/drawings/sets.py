@@ -52,8 +52,8 @@ def pie_net() -> Figure:
     for n in range(4):
         box(axes, (0, 2.1 - 0.7 * n), (0.55, 0.5), f"$x_{n + 1}$", "0.92")
     box(axes, (0, -0.85), (1.25, 0.5), r"global $\phi$", "#fbdcc8")
-    stages = ((2.25, 0.6, "$z_{k}$", "white"), (3.75, 1.1, r"$\sigma(W\,\cdot\,)$", "white"))
-    stages += ((5.0, 0.5, "+", "#fbdcc8"), (6.0, 0.6, "LN", "white"), (7.1, 0.6, "$s_{k}$", "#cfe3f1"))
+    stages = [(2.25, 0.6, "$z_{k}$", "white"), (3.75, 1.1, r"$\sigma(W\,\cdot\,)$", "white")]
+    stages += [(5.0, 0.5, "+", "#fbdcc8"), (6.0, 0.6, "LN", "white"), (7.1, 0.6, "$s_{k}$", "#cfe3f1")]
     for k, y in enumerate((1.75, 0.35)):
         for n in range(4):
             line = {"color": COLOURS[2 * k], "lw": 7 * weights[k, n], "alpha": 0.7}
@@ -86,10 +86,9 @@ def two_sets(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndarr
             axes.plot(*pair, color="0.3", lw=0.4 + 9 * share, alpha=0.45, zorder=1)
     for side, name in enumerate(("picture", "caption")):
         size, marker = (90, 26)[side], MARKERS[side]
-        axes.scatter(*before[:, side], s=size, marker=marker, facecolors="none", edgecolors="0.65")
-        axes.scatter(
-            *points[:, side], s=size, marker=marker, color=COLOURS[side], zorder=3 + side, label=name
-        )
+        (x0, y0), (x, y) = before[:, side], points[:, side]
+        axes.scatter(x0, y0, s=size, marker=marker, facecolors="none", edgecolors="0.65")
+        axes.scatter(x, y, s=size, marker=marker, color=COLOURS[side], zorder=3 + side, label=name)
 
 
 def strip(films: Mapping[str, tuple[np.ndarray, np.ndarray]], steps: Sequence[int]) -> Figure:
