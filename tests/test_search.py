@@ -503,6 +503,15 @@ def test_sets_are_kept_as_they_were_and_a_server_proposes_the_same(monkeypatch):
     assert ranked(here.nearest(query, 10)) == ranked(there.nearest(query, 10))
 
 
+def test_terms_of_sets_add_and_subtract_their_similarities():
+    index, told = index_of(sets(50, 2, 0.7)), dict(zip("ab", sets(2, 3, 0.7), strict=True))
+    index.engine.sentence = told.__getitem__
+    numbers, pictures = index.all_vectors()
+    one, other = (index.engine.compare(pictures, told[name]) for name in "ab")
+    found = index.search([Term("a"), Term("b", -0.5)], 5)
+    assert ranked(found) == numbers[np.argsort(-(one - 0.5 * other), kind="stable")[:5]].tolist()
+
+
 def test_a_picture_that_only_the_means_propose_is_found_too():
     """MaxSim is content with one slot that fits, and more pictures have one than it may propose."""
     x, y = np.eye(SETS[1], dtype=np.float32)[:2]
