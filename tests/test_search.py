@@ -353,8 +353,8 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, t
     monkeypatch.chdir(tmp_path)
     (album / "broken.jpg").touch()
     assert "--run RUN or --recipe" in str(vse("index", album).exception)
-    first = vse("index", album, "--recipe", towers)
-    assert "14 added" in first.output and "broken.jpg" in first.output
+    built = vse("index", album, "--recipe", towers)
+    assert "14 added" in built.output and "broken.jpg" in built.output
     assert "14 as before" in vse("index", album).output  # it knows its model
     answer = vse("a big dog", "--top", 3).stdout.splitlines()
     wanted = Index.load("picture-index").search("a big dog", 3)
@@ -366,6 +366,10 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, t
     ).stdout.splitlines()
     terms = [Term("a dog"), Term(album / "3.png", 0.5), Term("cat", -1)]
     assert summed == [str(Index.load("picture-index").search(terms, 1)[0].path)]
+    shutil.copy(album / "3.png", album / "the same.png")
+    assert "1 added" in vse("index", album).output
+    first, second = vse("--picture", album / "3.png", "--top", 2).stdout.splitlines()
+    assert "(a copy of" in second and first.split(maxsplit=1)[1] in second
     for refused in (
         ["ask"],
         ["a dog", "+"],
