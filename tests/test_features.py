@@ -248,3 +248,16 @@ def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
     features[7, 0, 0] += 1  # in the second five, of six
     np.save(folder / "train_ims.npy", features)
     assert "train_ims.npy, rows 5 to 9 differ" in check_precomp(folder).problems[0]
+
+
+def test_five_pictures_with_a_caption_each_are_not_one_that_is_repeated(tmp_path: Path) -> None:
+    folder = write_precomp(tmp_path / "precomp", ids=False)
+    np.save(folder / "dev_ims.npy", np.random.default_rng(0).random((15, 4, 8), np.float32))
+    (folder / "dev_caption_counts.txt").write_text("1\n" * 15)
+    assert len(open_precomp(folder).dev) == 15
+    for name in SIZES:
+        (folder / f"{name}_caption_counts.txt").unlink(missing_ok=True)
+        np.save(folder / f"{name}_ims.npy", np.random.default_rng(0).random((5, 4, 8), np.float32))
+        (folder / f"{name}_caps.txt").write_text("".join(f"caption {row}\n" for row in range(5)))
+    with_meta(captions_a_picture=1, pictures={})(folder)
+    assert [len(split) for split in (open_precomp(folder).train, open_precomp(folder).dev)] == [5, 5]

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from vsecore.data import word_vectors
-from vsecore.data.karpathy import load_karpathy
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_vectors import load_vectors
 
@@ -118,13 +117,3 @@ def test_another_package_in_its_place_is_refused_and_none_is_told(
     monkeypatch.setattr(importlib.metadata, "files", lambda name: [Entry()])
     with pytest.raises(ValueError, match="has sha256"):
         load_vectors("glove", Vocabulary(["another"]))
-
-
-def test_glove_knows_most_of_what_flickr8k_says(photographs: Path) -> None:
-    train = load_karpathy(photographs / "flickr8k")["train"]
-    vocabulary = Vocabulary.build(train.captions)
-    matrix, report = load_vectors(photographs / "glove" / "glove.6B.50d.flickr8k.txt", vocabulary)
-    assert matrix.shape == (len(vocabulary), 50) and matrix.isfinite().all()
-    assert report.found + len(report.missing) == len(vocabulary.words) and report.found > 1800
-    man, woman, orange = (matrix[vocabulary.numbers[word]] for word in ("man", "woman", "orange"))
-    assert torch.cosine_similarity(man, woman, dim=0) > 0.8 > torch.cosine_similarity(man, orange, dim=0)
