@@ -221,6 +221,11 @@ def test_only_blocks_that_are_damaged_are_made_again(
     flip(folder / "train_ims.npy", -81)  # of the last row but none before it: a row has 160 bytes
     [problem] = check_precomp(folder).problems
     assert "rows 4 to 5" in problem
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="lacks rows"):
+        patch.setattr(feature_folder.FeatureRows, "write", lambda *_: None)  # as if the disk had lost them
+        extract(splits, tiny, folder, batch_size=1, device="cpu")
+    with pytest.raises(ValueError, match="unfinished"):
+        open_precomp(folder)
     seen = looked_at(tiny)
     extract(splits, tiny, folder, batch_size=1, device="cpu")
     assert seen == [1, 1] and contents(folder) == before

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data import files
+from vsecore.data.annotations import read_annotations
 from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
 
 Album = Callable[..., Path]
@@ -323,6 +324,11 @@ def test_a_table_is_refused_by_its_line(tmp_path: Path, lines: list[str], named:
     (tmp_path / "captions.csv").write_text("\n".join(["file,caption", *lines]))
     with pytest.raises(ValueError, match=named):
         load_karpathy(tmp_path)
+
+
+def test_in_a_table_with_bars_a_quote_is_a_letter(tmp_path: Path) -> None:
+    (tmp_path / "captions.csv").write_text('image|comment\n1.jpg| "a" dog\n1.jpg|"a cat\n')
+    assert read_annotations(tmp_path / "captions.csv")[1][0].captions == ['"a" dog', '"a cat']
 
 
 def test_the_same_picture_is_found_under_cocos_other_name_and_in_a_nested_folder(album: Album) -> None:
