@@ -140,7 +140,7 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Size
             f"features, in a folder {REGIONS!r} beside them"
         )
     network = open_backbone(name, root, features=features)
-    most: dict[str, int] = {**sizes}
+    most = {str(part): size for part, size in sizes.items()}
     splits = {
         part: split.subset(min(most.get(part, len(split.files)), len(split.files)))
         for part, split in load_karpathy(root).items()
