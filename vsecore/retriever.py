@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self, cast
@@ -70,8 +71,8 @@ class Retriever:
         model: any; it is put into eval mode.
         tokenizer: the one that it was trained with.
         name: what people call it, for messages.
-        backbone: the network whose features the model reads; None: it reads pixels, or only features that
-            are there already.
+        backbone: the network whose features the model reads, or what loads it for the first picture; None: it
+            reads pixels, or only features that are there already.
         source: where it comes from; None: an index built with it must be given it again.
         dtype: the type of the features on which it was trained, "float16" or "float32".
 
@@ -87,13 +88,13 @@ class Retriever:
         tokenizer: Tokenizer,
         name: str,
         *,
-        backbone: Backbone | None = None,
+        backbone: Backbone | Callable[[], Backbone] | None = None,
         source: Source | None = None,
         dtype: str = "float16",
     ) -> None:
         self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
         self.source, self.dtype = source, dtype
-        self.backbone = None if backbone is None else backbone.eval()
+        self._backbone = backbone
         self._lock = threading.Lock()
 
     @classmethod
@@ -158,22 +159,21 @@ class Retriever:
         model = run.model.to(best_device())
         if not source.backbone:
             return cls(model, run.tokenizer, source.run, source=source)
-        weights = Path(source.weights) if source.weights else None
-        network = find_backbone(source.backbone, weights, source.picture_size)
-        network = MirroredBackbone(network) if source.mirrored else network
-        if source.fingerprint not in ("", network.fingerprint()):
-            raise ValueError(
-                f"the weights of {source.backbone} are not those that made the features of {source.run}: "
-                "name their file (--weights)"
-            )
-        width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
-        if width != run.data["feature_dim"]:
-            raise ValueError(
-                f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
-                f"makes {width}: name the network that it was trained with"
-            )
-        network = network.to(best_device())
+        network = functools.partial(_network_of, run, source)
         return cls(model, run.tokenizer, source.run, backbone=network, source=source, dtype=source.dtype)
+
+    @functools.cached_property
+    def backbone(self) -> Backbone | None:
+        """The network whose features the model reads; None: there is none. Sentences do not need it.
+
+        Raises:
+            FileNotFoundError: its weights are missing.
+            ValueError: they are damaged, or others than those that made the run's features.
+        """
+        given = self._backbone
+        if given is None:
+            return None
+        return (given if isinstance(given, Backbone) else given()).eval()
 
     @property
     def device(self) -> torch.device:
@@ -299,6 +299,25 @@ def keep_source(source: Source, folder: str | Path) -> None:
     """Note in a run's folder with which network it sees pictures."""
     with write_atomically(Path(folder) / SOURCE_FILE, "w") as file:
         json.dump(asdict(source), file, indent=1)
+
+
+def _network_of(run: Run, source: Source) -> Backbone:
+    """Load the network that made the features of a run."""
+    weights = Path(source.weights) if source.weights else None
+    network = find_backbone(source.backbone, weights, source.picture_size)
+    network = MirroredBackbone(network) if source.mirrored else network
+    if source.fingerprint not in ("", network.fingerprint()):
+        raise ValueError(
+            f"the weights of {source.backbone} are not those that made the features of {source.run}: "
+            "name their file (--weights)"
+        )
+    width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
+    if width != run.data["feature_dim"]:
+        raise ValueError(
+            f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
+            f"makes {width}: name the network that it was trained with"
+        )
+    return network.to(best_device())
 
 
 def _source_of(run: Run, folder: Path, features: str | Path | None, backbone: str) -> Source:

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,7 +49,13 @@ class Engine(Retriever):
     """
 
     def __init__(
-        self, model: VSE, tokenizer: Tokenizer, name: str, *, backbone: Backbone | None = None, **others: Any
+        self,
+        model: VSE,
+        tokenizer: Tokenizer,
+        name: str,
+        *,
+        backbone: Backbone | Callable[[], Backbone] | None = None,
+        **others: Any,
     ) -> None:
         if model.compares != ("vectors",):
             raise ValueError(
@@ -58,6 +64,8 @@ class Engine(Retriever):
             )
         if backbone is None and model.view is None:
             raise ValueError(f"{name} {READS_FEATURES}")
+        if not isinstance(backbone, Backbone | None):
+            backbone = backbone()  # an index needs it at once
         super().__init__(model, tokenizer, name, backbone=backbone, **others)
 
     @functools.cached_property
