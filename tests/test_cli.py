@@ -100,7 +100,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it(monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_runs_and_cca_are_evaluated_as_one(features, trained, tmp_path, complaint):
+def test_runs_and_cca_are_evaluated_as_one(features, trained, tmp_path, complaint, monkeypatch):
     out, records_kept, dataset = trained[0], tmp_path / "records", open_precomp(features)
     run("train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "1", "--seed", "1", *SMALL)
     runs = ["cca", out, tmp_path / "1"]
@@ -121,6 +121,10 @@ def test_runs_and_cca_are_evaluated_as_one(features, trained, tmp_path, complain
     assert recorded["test"].seconds > sum(one.timings["seconds"] for one in loaded)
     assert "--weight" in complaint("evaluate", *runs, "--data", features, *weights[:2])
     assert "only cca takes them" in complaint("evaluate", out, "--data", features, "--vectors", "glove")
+    seen = []  # so few pictures are ranked the same by other weights
+    monkeypatch.setattr("vsecore.evaluation.ensemble", lambda *_, weights: seen.append(weights) or scores[0])
+    run("evaluate", *runs, "--data", features, *weights)
+    assert seen == [[2, 1, 1]]
 
 
 def test_an_evaluation_says_what_makes_its_numbers_doubtful(features, trained, complaint):
