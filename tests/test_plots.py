@@ -46,6 +46,16 @@ def test_the_drawing_of_the_whole_says_which_stage_is_lit(monkeypatch: pytest.Mo
         drawings.system("guess")
 
 
+def test_only_the_boxes_of_a_lit_stage_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    figures: list[plt.Figure] = []
+    monkeypatch.setattr(plots, "show", lambda figure, alt: figures.append(figure))
+    drawings.system("pool")
+    (axes,) = figures[0].axes
+    lit = [patch for patch in axes.patches if patch.get_linewidth() == 1.8]
+    assert [round(patch.get_x() + patch.get_width() / 2, 2) for patch in lit] == [4.65, 4.65]
+    plt.close(figures[0])
+
+
 def test_lines_differ_by_more_than_colour() -> None:
     _, axes = plt.subplots()
     lines = {str(number): ([0, 1], [number, number]) for number in range(len(plots.COLOURS))}
