@@ -103,6 +103,8 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
             raise ValueError(f"it has more than {LARGEST_NOTEBOOK // 1_000_000} MB")
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
+        if re.search(rb"(?m)^<<<<<<< ", content):
+            raise ValueError("two versions were merged, and both are still in it between marks")
         with warnings.catch_warnings(action="ignore"):  # what a schema wants of cells does not matter here
             cells = nbformat.reads(content.decode("utf-8-sig"), as_version=4).cells
         kinds = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
