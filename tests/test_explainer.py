@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Page, expect
+from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner
 
-from course.explainer import lay_explainer, trained
+from course.explainer import explain, film, lay_explainer, laying, trained
 from coursebook.browser import open_page
 from vsecore import cli, scenes
 from vsecore.export import packed, parts_of
@@ -146,6 +148,61 @@ def test_experiments_answer(title: str, page: Page) -> None:
     page.locator('[aria-label="Break it"] :is(table, .ex-equation)').first.wait_for(timeout=60_000)
 
 
+def test_a_frame_measures_what_a_double_loop_finds_and_its_points_are_a_shadow() -> None:
+    vectors = torch.nn.functional.normalize(
+        torch.randn(3, 2, 5, 7, generator=torch.Generator().manual_seed(0)), dim=-1
+    )
+    parts = film.developed(vectors)
+    for frame, (pictures, captions) in enumerate(vectors):
+        for at, caption in enumerate(captions):
+            cosines = [float(caption @ picture) for picture in pictures]
+            assert parts["own"][frame, at] == pytest.approx(cosines.pop(at), abs=1e-6)
+            assert parts["wrong"][frame, at] == pytest.approx(max(cosines), abs=1e-6)
+            assert caption @ pictures[int(parts["which"][frame, at])] == pytest.approx(max(cosines), abs=1e-6)
+    points = parts["points"]
+    assert (points.norm(dim=-1) <= 1 + 1e-6).all()
+    shadow = (points[-1].flatten(0, 1) - points[-1].flatten(0, 1).mean(0)).square().sum(0)
+    last = vectors[-1].flatten(0, 1)
+    assert torch.allclose(shadow / (last - last.mean(0)).square().sum(), parts["share"], atol=1e-5)
+
+
+def test_what_the_page_says_of_the_films_is_on_record() -> None:
+    adopt, bounded = (load_file(trained.FOLDER / f"{name}.safetensors") for name in film.FILMS)
+    steps = adopt["step"].tolist()
+    at = {step: steps.index(step) for step in (30, 60, 312, 624)}
+    kept, own, others = adopt["negatives"], adopt["own"].float().mean(1), adopt["others"]
+    found = (adopt["own"] > adopt["wrong"]).float().mean(1)
+    assert own[at[30]] - others[at[30]] < 0.03 and kept[at[30]] > 34 and 8 < kept[at[60]] < 8.5
+    assert others.argmax() == at[60] and own[at[60]] > 0.65 and others[at[312]] < 0.11
+    assert (own[at[60] :] > 0.6).all() and (kept[at[624] :] == 1).all()
+    assert found[at[624]] < 0.81 and (found[-5:] > 0.9).all()
+    weight, loss = bounded["multiplier"], bounded["reconstruction"]
+    assert weight.argmax() == at[312] and 2.1 < weight.max() < 2.2
+    assert (loss[: at[624]] > 0.2).all() and (loss[at[624] :] < 0.2).all()
+    assert weight[steps.index(5 * 312)] > 0 and (weight[steps.index(6 * 312) :] == 0).all()
+    assert loss[steps.index(6 * 312) :].argmin() == 0 and loss[-1] > 0.155
+    assert sum((trained.FOLDER / f"{name}.safetensors").stat().st_size for name in film.FILMS) < 300_000
+
+
+def test_a_film_is_scrubbed_and_played_by_keys(page: Page) -> None:
+    slider, play = page.locator("#ex-frame"), page.locator(".ex-player button")
+    slider.focus()
+    page.keyboard.press("Home")
+    for _ in range(7):
+        page.keyboard.press("ArrowRight")
+    assert "step 60, in epoch 1" in str(slider.get_attribute("aria-valuetext"))
+    kept = load_file(trained.FOLDER / "film-adopt.safetensors")["negatives"][7]
+    expect(page.locator(".ex-panels figcaption").first).to_contain_text(f"{kept:.1f}")
+    assert "step 60" in str(page.locator(".ex-film svg").get_attribute("aria-label"))
+    page.emulate_media(reduced_motion="reduce")
+    play.press("Enter")
+    page.wait_for_function("document.querySelector('#ex-frame').value > 8")
+    play.press("Enter")
+    expect(play).to_contain_text("Play")
+    page.get_by_role("radio", name="LTD: a constraint").check(force=True)
+    expect(page.locator(".ex-panels figcaption").first).to_contain_text("λ")
+
+
 def test_what_is_stored_is_small(folder: Path) -> None:
     scripts = [folder / "explainer" / f"{name}.js" for name in trained.SYSTEMS]
     assert sum(script.stat().st_size for script in scripts) < 12_000_000
@@ -181,7 +238,9 @@ def test_a_system_without_a_twin_is_refused_by_name(name: str, part: str) -> Non
         parts_of(get(name))
 
 
-def test_a_run_of_ones_own_is_exported_and_opened(folder: Path, page: Page, tmp_path: Path) -> None:
+def test_a_run_of_ones_own_is_exported_and_opened(
+    folder: Path, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = {"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 1, "training.batch_size": 64}
     run = fit(
         get("vsepp_grid_gru").override(small),
@@ -204,3 +263,16 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder: Path, page: Page, tmp_
         wanted = run.model.scores(pictures, run.model.encode_captions(*run.tokenizer.encode([caption])))[:, 0]
     assert (torch.tensor(got) - wanted).abs().max() < 1e-2
     opened.context.close()
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "explainer").symlink_to(folder / "explainer")
+    monkeypatch.setattr(laying.paths, "is_checkout", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    frame = explain(run, "my own", height=500)
+    assert frame.height == 500
+    with urllib.request.urlopen(frame.src) as answer:
+        assert b"film.js" in answer.read()
+    address = frame.src.replace("index.html?run=run-my-own", "run-my-own.js")
+    with urllib.request.urlopen(address) as answer:
+        own = answer.read().decode()
+    exported = (folder / "explainer" / "run-my-run.js").read_text()
+    assert own == exported.replace("my run", "my own").replace("my-run", "my-own")

@@ -45,8 +45,10 @@ def open_page(running: Browser, **options: Any) -> Page:
 
 
 def settle(page: Page) -> None:
-    """Wait until formulas are set, pictures are in, and widgets stand where they belong."""
+    """Wait until formulas are set, pictures are in, and widgets and the explainer stand where they belong."""
     page.evaluate("window.MathJax?.startup?.promise")
+    explained = ".explainer:not(:has(.ex-results img)), .explainer:not(:has(.ex-film))"
+    page.wait_for_function(f"!document.querySelector('{explained}')", timeout=60_000)
     page.evaluate("Promise.all([...document.images].map((image) => image.decode().catch(() => null)))")
     page.wait_for_function(
         "!document.querySelector('script[type=\"application/vnd.jupyter.widget-view+json\"]')", timeout=10_000

@@ -7,10 +7,12 @@ draws stands in `page`.
 
 from __future__ import annotations
 
-import os
+import functools
 import re
 import shutil
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from IPython.display import IFrame
 from PIL import Image
 
 from course.engine import FIRST_RECIPE, first_engine
-from course.explainer import trained
+from course.explainer import film, trained
 from vsecore import paths, scenes
 from vsecore.data.splits import FeatureKind, Split
 from vsecore.export import exported, index, packed, script_name, write_script
@@ -94,6 +96,8 @@ def _lay(folder: Path, names: Sequence[str]) -> None:
         tagged, bare, spoken = trained.marked(own)
         more = {"bare": index(model, bare, words)["index"], "spoken": spoken}
         write_script(folder, name, exported(model, recipe, words, tagged) | more)
+    for name in film.FILMS:
+        write_script(folder, name, film.told(name, tests["grid"]))
     for kind, split in tests.items():
         lay_features(folder, kind, split)
     (folder / "pictures").mkdir()
@@ -103,6 +107,8 @@ def _lay(folder: Path, names: Sequence[str]) -> None:
 
 def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
     """Open a run of your own in the explainer, beside the course's systems.
+
+    Python serves the page on this machine: where notebooks run on another one, take `vse export` instead.
 
     Args:
         run: trained on scenes, with `fit` or `lesson.trained`.
@@ -117,11 +123,31 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
         raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
     test = scenes.load(train=1, dev=1, features=recipe.features).test
     content = exported(run.model.cpu(), recipe, run.tokenizer, test, name)
-    folder = (paths.ROOT if paths.is_checkout() else Path()) / "build" / "explainer"
+    folder = (paths.ROOT if paths.is_checkout() else Path().absolute()) / "build" / "explainer"
     if not folder.is_dir():
         lay_explainer(folder)
     path = write_script(folder, script_name(name), content)
-    return IFrame(f"{Path(os.path.relpath(folder)).as_posix()}/index.html?run={path.stem}", "100%", height)
+    return IFrame(f"{served(folder)}/index.html?run={path.stem}", "100%", height)
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")  # a run may be exported again under its name
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass  # or every picture would be a line below the cell
+
+
+@functools.cache
+def served(folder: Path) -> str:
+    """Serve a folder to browsers on this machine as long as Python runs; return its address.
+
+    JupyterLab opens a page of its own files without their rights: the page gets no script and no picture.
+    """
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.server_port}"
 
 
 def lay_features(folder: Path, kind: str, split: Split) -> None:
@@ -169,6 +195,7 @@ def world(names: Iterable[str]) -> dict[str, object]:
         "order": ORDER,
         "negatives": [row for row in range(3, len(captions), 35) if 3 <= relevance[row].sum() <= 20],
         "systems": systems(names),
+        "films": [(name, shown.title) for name, shown in film.FILMS.items()],
         "alike": ALIKE,
         "boxes": [(boxes_of(scene) / SIDE).tolist() for scene in drawn],
         "things": [["the whole picture", *(thing.kind for thing in scene.things)] for scene in drawn],

@@ -74,14 +74,19 @@ Plain scripts, no modules: a page that is opened as a file may load scripts and 
   }
 
   function softmax(logits) {
-    const largest = Math.max(...logits);
-    const powers = Float32Array.from(logits, (value) => Math.exp(value - largest));
-    return scaled(powers, 1 / powers.reduce((total, value) => total + value, 0));
+    const powers = new Float32Array(logits.length);
+    let largest = -Infinity, total = 0;
+    for (let at = 0; at < powers.length; at += 1) largest = Math.max(largest, logits[at]);
+    for (let at = 0; at < powers.length; at += 1) total += powers[at] = Math.exp(logits[at] - largest);
+    for (let at = 0; at < powers.length; at += 1) powers[at] /= total;
+    return powers;
   }
 
   function logSumExp(values) {
-    const largest = Math.max(...values);
-    return largest + Math.log(values.reduce((total, value) => total + Math.exp(value - largest), 0));
+    let largest = -Infinity, total = 0;
+    for (let at = 0; at < values.length; at += 1) largest = Math.max(largest, values[at]);
+    for (let at = 0; at < values.length; at += 1) total += Math.exp(values[at] - largest);
+    return largest + Math.log(total);
   }
 
   /* nn.LayerNorm on each row */

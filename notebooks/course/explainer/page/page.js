@@ -68,8 +68,9 @@
         });
         this.steps.append(box);
       }
+      window.addEventListener("beforeprint", () => { for (const box of this.steps.children) { box.open = true; this.fill(box); } });
       this.place.replaceChildren(ask, examples, this.words, this.alike, this.systemsBox, this.said, this.opened, this.sides,
-        make("h2", {}, "The path, step by step"), this.steps, window.vseExperiments(this));
+        make("h2", {}, "The path, step by step"), this.steps, window.vseExperiments(this), window.vseFilms(this, FOLDER));
     }
 
     anyCaption() {

@@ -115,15 +115,27 @@
   /* SCAN, from words to boxes: affinities (S boxes, L words), Gram matrix of the boxes (S, S) */
   function crossAttention(affinities, gram, { smooth = 9, aggregate = "lse", lse = 6, negative_slope: slope = 0.1 }) {
     const boxes = affinities.length, words = affinities[0].length;
-    const clipped = affinities.map((line) => line.map((value) => (value < 0 ? slope * value : value)));
-    const sharp = clipped.map((line) => scaled(line, smooth / (Math.sqrt(dot(line, line)) || 1)));
-    const weights = [], answers = new Float32Array(words);
+    const sharp = affinities.map((line) => {
+      const own = new Float32Array(words);
+      let length = 0;
+      for (let word = 0; word < words; word += 1) {
+        own[word] = line[word] < 0 ? slope * line[word] : line[word];
+        length += own[word] * own[word];
+      }
+      const factor = smooth / (Math.sqrt(length) || 1);
+      for (let word = 0; word < words; word += 1) own[word] *= factor;
+      return own;
+    });
+    const weights = [], answers = new Float32Array(words), logits = new Float32Array(boxes);
     for (let word = 0; word < words; word += 1) {
-      const own = softmax(sharp.map((line) => line[word]));
+      for (let box = 0; box < boxes; box += 1) logits[box] = sharp[box][word];
+      const own = softmax(logits);
       let along = 0, square = 0;
-      for (let one = 0; one < boxes; one += 1) {
+      for (let one = 0, place = 0; one < boxes; one += 1) {
         along += own[one] * affinities[one][word];
-        for (let other = 0; other < boxes; other += 1) square += own[one] * own[other] * gram[one * boxes + other];
+        let across = 0;
+        for (let other = 0; other < boxes; other += 1, place += 1) across += own[other] * gram[place];
+        square += own[one] * across;
       }
       answers[word] = square > 0 ? along / Math.sqrt(square) : 0;
       weights.push(own);
@@ -168,7 +180,8 @@
 
     /* The stored vectors of a picture */
     stored(picture) {
-      return Array.from({ length: this.counts[picture] }, (_, at) => row(this.vectors, this.starts[picture] + at));
+      this.views ??= rowsOf(this.vectors);
+      return this.views.slice(this.starts[picture], this.starts[picture + 1]);
     }
 
     gram(picture, units) {
@@ -180,7 +193,11 @@
     compare(units, read, picture, similarity = this.parts.similarity) {
       const { name, options } = similarity;
       if (name === "cosine") return { score: dot(units[0], read.units[0]) };
-      const cosines = units.map((one) => Float32Array.from(read.units, (other) => dot(one, other)));
+      const cosines = units.map((one) => {
+        const line = new Float32Array(read.units.length);
+        for (let at = 0; at < line.length; at += 1) line[at] = dot(one, read.units[at]);
+        return line;
+      });
       if (name === "cross_attention") return { cosines, ...crossAttention(cosines, this.gram(picture, units), options) };
       return { cosines, score: SETS[name](cosines, options) };
     }
