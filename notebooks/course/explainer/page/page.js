@@ -69,7 +69,7 @@
         this.steps.append(box);
       }
       window.addEventListener("beforeprint", () => { for (const box of this.steps.children) { box.open = true; this.fill(box); } });
-      this.place.replaceChildren(ask, examples, this.words, this.alike, this.systemsBox, this.said, this.opened, this.sides,
+      this.place.replaceChildren(ask, examples, make("p", { class: "ex-note" }, "Below each word: how much it counts for the score of the picture that is open. Choose a word to exchange it or to look into it."), this.words, this.alike, this.systemsBox, this.said, this.opened, this.sides,
         make("h2", {}, "The path, step by step"), this.steps, window.vseExperiments(this), window.vseFilms(this, FOLDER));
     }
 
@@ -136,7 +136,7 @@
       const select = make("select", { id: "ex-other", onchange: (event) => this.set({ other: event.target.value }, "#ex-other") },
         ...[["", "no other"], ...names.filter(([name]) => name !== state.system)].map(([name, told]) => make("option", { value: name, selected: name === state.other }, told)));
       this.systemsBox.replaceChildren(
-        ...[["The same system with another pool", pools], ["Another system", others]].filter(([, some]) => some.length)
+        ...[["The same system with another pool, which makes one vector of many", pools], ["Another system", others]].filter(([, some]) => some.length)
           .map(([legend, some]) => choice(legend, "ex-system", some, state.system, choose)),
         make("p", { class: "ex-note" }, names.find(([name]) => name === state.system)[3] ?? ""),
         make("label", { class: "ex-side-by-side", for: "ex-other" }, "Side by side with ", select));
