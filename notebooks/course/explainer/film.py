@@ -78,13 +78,14 @@ class Camera:
         """Note a step; at the chosen ones, and at the end of each epoch, keep a frame."""
         if event.kind == "step":
             kept = negatives_kept(event.scores, positives=event.positives)
-            seen = {"step": event.step, "negatives": kept} | observe_losses(event)
+            seen: dict[str, Tensor | float] = {"step": event.step, "negatives": kept}
+            seen |= observe_losses(event)
             self.since.append({name: float(value) for name, value in seen.items()})
         if event.kind == "evaluated" or event.step in EARLY:
             sides = encode(event.model, self.batch, self.words)
             self.vectors.append(torch.stack([unit(side.needed("vectors")) for side in sides]))  # (2, B, D)
-            mean = {name: np.mean([one[name] for one in self.since]) for name in self.since[0]}
-            last = {name: self.since[-1][name] for name in ("step", "multiplier") if name in mean}
+            mean = {name: float(np.mean([one[name] for one in self.since])) for name in self.since[0]}
+            last = {name: value for name, value in self.since[-1].items() if name in ("step", "multiplier")}
             self.numbers.append(mean | last)
             self.since.clear()
 
