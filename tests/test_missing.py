@@ -1,6 +1,7 @@
 """Training what the claims lack: each training once, the cheapest claim first."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from typer.testing import CliRunner
@@ -68,6 +69,7 @@ def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):
 
     said = []
     monkeypatch.setattr(missing, "run", run)
+    monkeypatch.setattr(missing, "executor", ThreadPoolExecutor)
     train_missing(["2ad"], "scenes", lambda *named: named, folder=tmp_path, log=said.append)
     assert trained == ["without AdPool", "without AdOpt", "without token level"]
     assert [line.split()[0] for line in said] == ["next:", "without", "next:", "next:"], (

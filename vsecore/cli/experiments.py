@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -191,7 +192,10 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     at = "" if data in experiments.WORLDS else data
     named = experiments.collection_of(open_dataset(data, "grid").name if at else data)
-    experiments.train_missing(works, named, open_dataset, at=at, chosen=chosen, folder=folder, log=typer.echo)
+    jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    experiments.train_missing(
+        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
+    )
 
 
 def compare(

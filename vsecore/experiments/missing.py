@@ -7,11 +7,18 @@ moment: each training that ends is recorded, and one that was killed goes on whe
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import statistics
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+
+import torch
 
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
@@ -23,6 +30,7 @@ from vsecore.experiments.scales import changes_of
 from vsecore.experiments.verdicts import outcomes
 from vsecore.recipes import Recipe
 from vsecore.records import Record
+from vsecore.stopping import leave_to_parent
 
 Key = tuple[str, str, int]
 """What tells a training from all others: the name of its data, its digest and its seed."""
@@ -149,19 +157,19 @@ def train_missing(
     at: str = "",
     chosen: Sequence[str] = (),
     folder: Path = RESULTS,
+    jobs: int = 1,
     log: Callable[[str], None] = print,
 ) -> None:
     """Train what the claims still lack, arm by arm, those of the cheapest claim first.
 
-    Several processes may do so at once, each for other claims: none trains what another is training.
-
     Args:
         works: the papers' keys.
         data: the name of the data, such as "scenes".
-        open_data: opens data, by name or where they are, with a kind of features.
+        open_data: opens data, by name or where they are, with a kind of features; processes import it.
         at: where the data are; "": the scenes of each experiment's world.
         chosen: only these claims, by their statements or their work; empty: all.
         folder: the folder of records.
+        jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
         log: called with a line about what comes next, and about an arm that cannot be trained.
     """
 
@@ -170,22 +178,56 @@ def train_missing(
         seconds = sum(trainings.values())
         return (math.inf if math.isnan(seconds) else seconds), len(trainings)
 
-    done = set[tuple[str, str]]()
-    while True:
-        lacks = [claim for work in works for claim in Survey.of(work, data, folder, chosen).open]
-        arms = [one for claim in sorted(lacks, key=cost) for one in claim.items() if one[1]]
-        following = next((one for one in arms if one[0] not in done), None)
-        if following is None:
-            return
-        (name, arm), trainings = following
-        done.add((name, arm))
-        left = union(trainings for _, trainings in arms)
-        log(
-            f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
-            f"all {len(left)} take {_hours(left)} hours"
-        )
-        where, seeds = at or get_experiment(name).data_named(data), range(gates.seeds_wanted(data))
-        try:
-            run(name, partial(open_data, where), arms=[arm], seeds=seeds, folder=folder, log=log)
-        except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
-            log(f"{arm} of {name} is left: {error}")
+    done, at_work = set[tuple[str, str]](), dict[Future[None], tuple[str, str, Trainings]]()
+    with executor(jobs) as pool:
+        while True:
+            lacks = [claim for work in works for claim in Survey.of(work, data, folder, chosen).open]
+            arms = [one for claim in sorted(lacks, key=cost) for one in claim.items() if one[1]]
+            left = union(trainings for _, trainings in arms)
+            for (name, arm), trainings in arms:
+                busy = union(others for *_, others in at_work.values())
+                if len(at_work) == jobs or (name, arm) in done or busy.keys() & trainings.keys():
+                    continue
+                done.add((name, arm))
+                where = partial(open_data, at or get_experiment(name).data_named(data))
+                started = pool.submit(_train, name, arm, where, gates.seeds_wanted(data), folder)
+                at_work[started] = name, arm, trainings
+                log(
+                    f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
+                    f"all {len(left)} take {_hours(left)} hours, shared by {jobs} processes"
+                )
+            if not at_work:
+                return
+            for ended in wait(at_work, return_when=FIRST_COMPLETED).done:
+                name, arm, _ = at_work.pop(ended)
+                try:
+                    ended.result()
+                except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
+                    log(f"{arm} of {name} is left: {error}")
+
+
+def _train(
+    name: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
+) -> None:
+    log = partial(print, flush=True)
+    run(name, open_data, arms=[arm], seeds=range(seeds), folder=folder, log=log)
+
+
+def executor(jobs: int) -> Executor:
+    """Return a pool of processes that end with this one, even if it is killed."""
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, spawn, initializer=_stand_back, initargs=(os.getpid(),))
+
+
+def _stand_back(parent: int) -> None:
+    """Take one thread and the lowest priority, and end when the process that started this one has ended."""
+
+    def follow() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    os.nice(19)
+    torch.set_num_threads(1)
+    leave_to_parent()
+    threading.Thread(target=follow, daemon=True).start()

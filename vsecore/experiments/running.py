@@ -251,7 +251,7 @@ class _Runner:
         records.write(entry, folder)
         for training in trainings:
             if training.recipe.name not in self.used_again:
-                shutil.rmtree(self._run_folder(training, seed), ignore_errors=True)
+                _remove(self._run_folder(training, seed))
         for old in same:  # of the same training, but without what was asked for
             if old.file_name != entry.file_name:
                 (folder / old.file_name).unlink(missing_ok=True)
@@ -337,3 +337,12 @@ class _Runner:
             if training.system.only_false:
                 found["left_out"] = "negatives that are true of their anchor"
         return found
+
+
+def _remove(folder: Path) -> None:
+    """Remove a run. It is renamed first, so that no half of one is left where the next would begin."""
+    if folder.is_dir():
+        gone = folder.with_name(f".{folder.name}")
+        shutil.rmtree(gone, ignore_errors=True)  # of a removal that was stopped
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
