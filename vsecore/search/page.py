@@ -157,7 +157,7 @@ class Page(Starlette):
             about,
             found=[(one, _shown(one.path)) for one in found],
             count=len(self.index),
-            model=self.index.engine.name,
+            model=Path(self.index.engine.name).name,  # whoever searches need not know where it lies
             has_sets=self.index.engine.has_sets,
             longest=LONGEST,
             is_local=self.index.url is None,
