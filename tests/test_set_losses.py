@@ -137,6 +137,8 @@ def test_soft_contrastive_agrees_with_the_double_loop(scale, shift):
 
     assert float(soft_contrastive(v, t, scale, shift, POSITIVES)) == pytest.approx(by_loop(t, POSITIVES))
     assert float(soft_contrastive(v, t[:3], scale, shift)) == pytest.approx(by_loop(t[:3], torch.eye(3)))
+    alone = torch.zeros(3, len(t), dtype=torch.bool)  # no pair need belong together
+    assert float(soft_contrastive(v, t, scale, shift, alone)) == pytest.approx(by_loop(t, alone))
 
 
 def test_what_is_half_likely_costs_the_logarithm_of_two_and_far_away_it_stays_finite():

@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from vsecore.arguments import Count, Finite, NotNegative, Shape, checked
 from vsecore.losses.distances import distances
-from vsecore.losses.pairs import Positives, check_pairs, widened
+from vsecore.losses.pairs import Positives, widened
 from vsecore.losses.step import Loss, Step
 
 Vectors = Annotated[Tensor, Shape("B D")]
@@ -66,7 +66,10 @@ def soft_contrastive(
     Source: Chun et al. 2021 (PCME), eq. 1 and its Monte-Carlo estimate.
     """
     (b, j, _), (c, n, _) = v.shape, t.shape
-    _, positives = check_pairs(v.new_zeros(b, c), positives)
+    if positives is None:
+        if b != c:
+            raise ValueError(f"positives is None: it must be bool {(b, c)}, as there is no diagonal of pairs")
+        positives = torch.eye(b, dtype=torch.bool, device=v.device)
     with torch.autocast(v.device.type, enabled=False):
         dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
         distance = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
