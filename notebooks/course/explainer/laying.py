@@ -168,7 +168,7 @@ def systems(names: Iterable[str]) -> list[tuple[str, str, str, str]]:
     for name in names:
         shown = trained.SYSTEMS[name]
         record, epochs = trained.measured(name), trained.recipe_of(name).training.epochs
-        result = f", which brought it to {record.metrics['rsum']:.0f} of an rsum of 600" if record else ""
+        result = f"; its rsum (six recalls in %) is {record.metrics['rsum']:.0f} of 600" if record else ""
         told.append((name, shown.title, shown.kind, f"{shown.about} Trained for {epochs} epochs{result}."))
     return told
 

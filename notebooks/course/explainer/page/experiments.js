@@ -10,18 +10,21 @@
 
   /* The same words in another order: does the system notice? */
   async function order(page) {
-    const [first, second] = page.world.order, rows = [];
+    const [first, second] = page.world.order, rows = [], cosines = [];
     for (const [name, told] of page.names) {
       const system = await page.system(name), reads = [first, second].map((one) => system.readText(one));
       const tops = reads.map((read) => ranking(system.scores(read)).slice(0, 10));
       const right = tops.map((top, at) => top.filter((picture) => page.trueOf([first, second][at]).has(picture)).length);
       const whole = reads[0].units.length === 1 ? number(near(...reads), 3) : "–";
+      if (whole !== "–") cosines.push([near(...reads), told]);
       rows.push([told, whole, shared(...tops), right[0], right[1]]);
     }
     await page.set({ text: first, word: 1 });
+    const [lowest, told] = cosines.sort(([one], [other]) => one - other)[0], same = rows.reduce((all, [, , both]) => all + both, 0) / rows.length;
     return [make("p", {}, `“${first}” and “${second}” have the same words and are true of ${page.trueOf(first).size} and ${page.trueOf(second).size} pictures. `
       + "A system that averaged words without their order would give both the same vector, with cosine 1. How far apart does each system keep them, and what do its first ten pictures hold?"),
-    table("Two orders of the same words", ["system", "cosine of both", "in both first tens", "true, first order", "true, second order"], rows)];
+    table("Two orders of the same words", ["system", "cosine of both", "in both first tens", "true of ten, first order", "true of ten, second order"], rows),
+    make("p", {}, `The lowest cosine is ${number(lowest, 3)} (${told}), and ${number(same, 1)} of the first ten pictures are the same on average. A dash: the system makes several vectors of a sentence, so there is no one cosine.`)];
   }
 
   /* A negative that is true: the protocol has one right picture, the world has more. */
@@ -37,10 +40,11 @@
     if (!shown) return [make("p", {}, "With none of our sentences does this system rank a true picture above the own one. Try another system.")];
     const { caption, own, truth, scores, above, other } = shown, hinge = Math.max(0, 0.2 + scores[other] - scores[own]);
     await page.set({ text: caption, word: 1, picture: other });
-    return [make("p", {}, `“${caption}” was written for picture ${own}, which ${page.called(page.state.system)} ranks ${above.length + 1}. The protocol calls the ${above.length} above it errors. `
-      + `But the sentence is true of ${truth.size} pictures, and of ${above.filter((at) => truth.has(at)).length} of those ${above.length}.`),
+    return [make("p", {}, `“${caption}” was written for picture ${own}, which has rank ${above.length + 1} with “${page.called(page.state.system)}”. The evaluation takes this picture alone for right and the ${above.length} above it for errors. `
+      + `But the sentence is true of ${truth.size} pictures, ${above.filter((at) => truth.has(at)).length} of them among those ${above.length}.`),
+    make("p", {}, "The triplet loss is zero only if the own picture scores 0.2 more than a wrong one, called a negative. Here it is not:"),
     make("p", { class: "ex-equation" }, `the loss with picture ${other} as a negative: max(0, 0.2 − ${number(scores[own], 2)} + ${number(scores[other], 2)}) = ${number(hinge, 2)}`),
-    make("p", {}, "So the triplet loss pushes this picture away from a sentence that is true of it. It is open above.")];
+    make("p", {}, "So training with it would push this picture away from a sentence that is true of it. The picture is open above.")];
   }
 
   /* The mark of the shortcut: what is left when the tag, or the number in the sentence, is taken away? */
@@ -73,6 +77,6 @@
       const link = page.notebooks === undefined ? [] : [make("p", { class: "ex-note" }, "More in ", make("a", { href: `${page.notebooks}${notebook}.html` }, told), ".")];
       said.replaceChildren(...await run(page), ...link);
     } }, title));
-    return make("section", { "aria-label": "Break it" }, make("h2", {}, "Break it"), make("div", { class: "ex-examples" }, ...buttons), said);
+    return make("section", { "aria-label": "Break it" }, make("h2", {}, "Break it"), make("p", {}, "Small experiments on what these systems find hard: choose one, and all its numbers are computed in the page."), make("div", { class: "ex-examples" }, ...buttons), said);
   };
 })();

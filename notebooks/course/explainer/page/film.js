@@ -151,6 +151,6 @@
     };
     choose(names[0][0]).catch((error) => place.replaceChildren(make("p", {}, `The films could not be loaded: ${error.message}.`)));
     return make("section", { "aria-label": "Training as a film" }, make("h2", {}, "Training as a film"),
-      make("p", {}, "Where do these vectors come from? Before training they point anywhere. Play how 64 pictures and their captions find their places."), place);
+      make("p", {}, "Where do these vectors come from? Before training, a caption is no nearer to its own picture than to any other. Play how 64 pictures and their captions find their places."), place);
   };
 })();

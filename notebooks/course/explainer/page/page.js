@@ -69,7 +69,7 @@
         this.steps.append(box);
       }
       window.addEventListener("beforeprint", () => { for (const box of this.steps.children) { box.open = true; this.fill(box); } });
-      this.place.replaceChildren(ask, examples, make("p", { class: "ex-note" }, "Below each word: how much it counts for the score of the picture that is open. Choose a word to exchange it or to look into it."), this.words, this.alike, this.systemsBox, this.said, this.opened, this.sides,
+      this.place.replaceChildren(ask, examples, make("p", { class: "ex-note" }, "Below each word: how much it counts for the score of the picture that is open. Choose a word to exchange it or to look into it."), this.words, this.alike, this.said, this.opened, this.systemsBox, this.sides,
         make("h2", {}, "The path, step by step"), this.steps, window.vseExperiments(this), window.vseFilms(this, FOLDER));
     }
 
@@ -181,7 +181,7 @@
       const what = signed ? "Blue parts of the picture, and blue bars below words, add to the score; orange ones take from it. Together they are the score"
         + (view.seen.pooled.rest ? ", but for what the last normalisation adds." : ".") : "The bluer a part, and the longer the bar below a word, the more it counts for the score.";
       this.opened.replaceChildren(frame, make("div", {}, make("p", { class: "ex-score" }, `${this.called(state.system)}: score ${number(compared.score)} ${truth}`),
-        make("p", {}, `rank ${view.ranked.indexOf(state.picture) + 1} of ${view.ranked.length} for “${read.words.slice(1, -1).join(" ")}”. Its caption: “${view.alt}”`), make("p", { class: "ex-note" }, what)));
+        make("p", {}, `rank ${view.ranked.indexOf(state.picture) + 1} of ${view.ranked.length} for “${read.words.slice(1, -1).join(" ")}”. Its caption: “${view.alt}”`), make("p", { class: "ex-note" }, `${what} The steps below look into the part that is outlined; choose any other.`)));
       return undefined;
     }
 
@@ -190,8 +190,8 @@
       const truth = this.trueOf(this.state.text), top = ranked.slice(0, TOP), found = truth && top.filter((at) => truth.has(at)).length;
       const rest = shown.find((one) => one.name !== name)?.ranked?.slice(0, TOP);
       const best = truth?.size ? ranked.findIndex((at) => truth.has(at)) + 1 : 0;
-      const head = truth ? `${found} of the first ${TOP} are true${truth.size ? `; recall ${number((100 * found) / truth.size, 0)} %; the first true one has rank ${best}` : ""}` : `the first ${TOP}`;
-      return make("section", { "aria-label": `Found by ${this.called(name)}` }, make("h2", {}, this.called(name)), make("p", { class: "ex-note" }, head),
+      const head = truth ? `${found} of the first ${TOP} are true${truth.size ? `; recall ${number((100 * found) / truth.size, 0)} % (${found} of all ${truth.size} true ones); the first true one has rank ${best}` : ""}` : "the page does not know which are true";
+      return make("section", { "aria-label": `Found by ${this.called(name)}` }, make("h2", {}, `The first ${TOP}: ${this.called(name)}`), make("p", { class: "ex-note" }, head),
         make("ol", { class: "ex-results" }, ...top.map((at, place) => {
           const mark = truth ? (truth.has(at) ? " ✓ true" : " ✗ not true") : "";
           return make("li", {}, make("button", { type: "button", class: `${truth?.has(at) ? "ex-true" : ""} ${at === this.state.picture ? "ex-open" : ""}`, "aria-pressed": String(at === this.state.picture),

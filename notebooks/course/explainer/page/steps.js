@@ -57,11 +57,11 @@
   function lookStep(view) {
     const { seen, cell, dim, system, boxes, names } = view;
     const x = row(seen.features, cell), w = system.w.under("image_encoder"), weight = row(w.matrix("project.weight"), dim);
-    const where = boxes ? `the box of ${names[cell]}` : `the cell in row ${Math.floor(cell / 7) + 1}, column ${(cell % 7) + 1}`;
+    const bias = w.list("project.bias")[dim], where = boxes ? `the box of ${names[cell]}` : `the cell in row ${Math.floor(cell / 7) + 1}, column ${(cell % 7) + 1}`;
     const parts = [
-      text(`A trained network has described ${boxes ? "the whole picture and a box around each thing" : "7 × 7 cells of the picture"} by ${x.length} numbers each. A linear layer turns them into ${seen.elements.columns}. For ${where}:`),
+      text(`A trained network has described ${boxes ? "the whole picture and a box around each thing" : "7 × 7 cells of the picture"} by ${x.length} numbers each. A linear layer turns them into ${seen.elements.columns}. For ${where}, which is outlined in the picture above:`),
       dimension(view),
-      equation(`v<sub>id</sub> = w<sub>d</sub> · x<sub>i</sub> + b<sub>d</sub> = (${products(weight, x, 3)}) + ${number(w.list("project.bias")[dim])}`),
+      equation(`v<sub>id</sub> = w<sub>d</sub> · x<sub>i</sub> + b<sub>d</sub> = (${products(weight, x, 3)}) + ${number(bias)} = ${number(dot(weight, x) + bias)}`),
     ];
     if (boxes) parts.push(text("A small network of two layers adds its part, so that"), equation(`v<sub>id</sub> = ${number(row(seen.elements, cell)[dim])}`));
     if (seen.maps) {
@@ -83,7 +83,7 @@
     const total = places.reduce((all, at) => all + term(at), 0);
     const of = view.side === "text" ? "words" : "cells";
     const parts = [
-      choice("of", "side", [["image", "the picture"], ["text", "the sentence"]], view.side, (value) => view.set({ side: value })),
+      choice("Whose parts", "side", [["image", "the picture"], ["text", "the sentence"]], view.side, (value) => view.set({ side: value })),
       text(`${x.rows} ${of} become one vector. ${TOLD[pool.name](own, x)}`),
       curve(own.curve, `Weight of each place in the sorted order: ${number(own.curve[0])} for the largest value, ${number(own.curve.at(-1))} for the smallest`),
       dimension(view),
