@@ -4,14 +4,30 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nbval import kernel
 
 from vsecore.threads import one_thread
 
 RECORDS = Path(__file__).resolve().parent.parent / "assets" / "results" / "lesson"
 
 os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
+
+
+_start = kernel.start_new_kernel
+
+
+def start_kernel(*args: Any, **options: Any) -> Any:
+    """Start a kernel, and once more if it dies: two that start together may be given the same port."""
+    try:
+        return _start(*args, **options)
+    except RuntimeError:
+        return _start(*args, **options)
+
+
+kernel.start_new_kernel = start_kernel
 
 
 def pytest_configure(config: pytest.Config) -> None:
