@@ -146,7 +146,7 @@ def test_a_folder_of_arrays_becomes_a_folder(coco: Path, tmp_path: Path, name: s
     assert check_precomp(plain).problems == [] and not list(plain.glob("*_boxes.npy"))
 
 
-@pytest.mark.parametrize("kind", ["table", "arrays", "archives"])
+@pytest.mark.parametrize("kind", ["table", "arrays", "archives", "archives of boxes"])
 def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(
     coco: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -164,7 +164,10 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(
                 boxes = tmp_path / "boxes"
                 boxes.mkdir(exist_ok=True)
                 np.save(source / f"{number}.npy", features)
-                np.save(boxes / f"{number}.npy", places)
+                if kind == "arrays":
+                    np.save(boxes / f"{number}.npy", places)
+                else:
+                    np.savez(boxes / f"{number}.npz", bbox=places)
     folder = import_regions([source], coco, tmp_path / "out", boxes=boxes)
     assert check_precomp(folder).problems == []
     data = with_boxes(open_precomp(folder))

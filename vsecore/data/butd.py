@@ -222,18 +222,29 @@ def _listed(folders: Sequence[Path], names: _Names) -> dict[_Place, Path]:
 
 def _read_files(path: Path, boxes: Path | None) -> _Arrays:
     features, own = _read_arrays(path)
-    return features, own if boxes is None else _as_boxes(_read_arrays(boxes)[0])
+    if boxes is None:
+        return features, own
+    with _damage_named(boxes):
+        arrays = _arrays(boxes, BOXES[0])
+        named = [name for name in (*BOXES, *FEATURES) if name in arrays]
+        if not named:
+            raise ValueError(f"it holds no array called {BOXES[0]}")
+        return features, _as_boxes(arrays[named[0]])
+
+
+def _arrays(path: Path, called: str) -> dict[str, np.ndarray]:
+    """Map a `.npy` file, whose array is `called` so, or read a `.npz` file, whose arrays have names."""
+    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    if path.suffix == ".npy":
+        return {called: loaded}
+    with loaded as arrays:
+        return {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
 
 
 def _read_arrays(path: Path) -> _Arrays:
-    """Map a `.npy` file, or read features and boxes of a `.npz` file; never a pickle."""
+    """Return the features of a file, and its boxes if it has any."""
     with _damage_named(path):
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        if path.suffix == ".npy":
-            found: dict[str, np.ndarray] = {FEATURES[0]: loaded}
-        else:
-            with loaded as arrays:
-                found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
+        found = _arrays(path, FEATURES[0])
         features, boxes = (next((found[n] for n in names if n in found), None) for names in (FEATURES, BOXES))
         if features is not None:
             features = _upright(features, features.shape[-1] <= MOST and features.shape[-2:-1] > (LEAST,))

@@ -187,12 +187,12 @@ class AdOpt(Loss):
     def forward(self, step: Step) -> Tensor:
         return adopt(
             step.scores,
-            self.temperature,
-            self.rule,
-            self.positive_in_denominator,
-            self.margin,
-            step.partners(self.siblings_are_negatives),
-            self.negatives,
+            temperature=self.temperature,
+            rule=self.rule,
+            positive_in_denominator=self.positive_in_denominator,
+            margin=self.margin,
+            positives=step.partners(self.siblings_are_negatives),
+            negatives=self.negatives,
         )
 
 
