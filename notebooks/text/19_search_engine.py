@@ -119,8 +119,10 @@ search_box(ask)
 # ## What does an index hold?
 #
 # An index keeps a vector for each picture and the *number* by which the picture is known. A score is the cosine of two vectors.
-# It orders the pictures for one query, and cannot be compared with another query's. How many standard deviations it lies above its query's
-# mean can. From captions whose pictures we know, a logistic regression learns how probable a picture then is. One half checks it.
+#
+# Scores order the pictures for one query, but where do the right ones end? What can be compared between queries is how many standard
+# deviations a score lies above its query's mean. From half of our captions, a logistic regression learns how probable the right picture is;
+# the rest check it.
 
 # %% tags=["nbval-ignore-output"]
 test, table = dataset.test.subset(count), Path(home.name) / "captions.csv"
@@ -136,7 +138,7 @@ for sentence in (test.captions[0], "a boat on the water"):
     print(f"{sentence}:", *(f"{100 * share:.0f} %" for share in likely))
 
 # %% [markdown]
-# A picture that fits as well as the caption's own counts as wrong, so more of them fit than these probabilities say. Below a half, an engine may end its
+# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher. Below a half, an engine may end its
 # list (`vse search calibrate`).
 #
 # Exact search compares the query with every vector. If the vectors are on a disk, they are read block by block, and only the best so far are kept.
