@@ -84,6 +84,15 @@ def test_another_split_can_be_the_test(tmp_path: Path) -> None:
     assert len(open_precomp(folder, kind="grid", test="testall").test) == 6
     with pytest.raises(ValueError, match="test is 'train': wanted a split of its own"):
         open_precomp(folder, test="train")
+    report = check_precomp(folder)
+    assert not report.problems and any("testall" in fact for fact in report.facts)
+    features = np.load(folder / "testall_ims.npy")
+    features[5] = np.nan
+    np.save(folder / "testall_ims.npy", features)
+    (folder / "testall_ids.txt").write_text("".join([*ids[:4], "train0.jpg\n", ids[5]]))
+    damaged, shared = check_precomp(folder).problems
+    assert "testall_ims.npy, row 5 holds NaN" in damaged
+    assert "'train0.jpg' is in split 'train' and in split 'testall'" in shared
 
 
 def test_a_check_reads_the_rows_that_opening_skips(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Features of several networks side by side."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ def features(folder: Path, elements: int, width: int, words: str = "dog") -> Pat
 def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> None:
     small, large = features(tmp_path / "small", 4, 3), features(tmp_path / "large", 9, 5)
     (large / "meta.json").write_text(json.dumps({"kind": "grid", "backbone": "resnet50"}))
+    for folder in (small, large):
+        for file in folder.glob("test_*"):
+            shutil.copy(file, folder / file.name.replace("test_", "testall_"))
     joined = open_precomp(join([small, large], tmp_path / "both"))
     wanted = np.concatenate([np.load(each / "dev_ims.npy").mean(1) for each in (small, large)], axis=1)
     assert np.allclose(joined.dev.pictures[:], wanted[:, None], atol=1e-3)
@@ -28,6 +32,8 @@ def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> No
     assert joined.test.picture_ids == before.test.picture_ids
     assert json.loads((tmp_path / "both" / "meta.json").read_text())["backbone"] == "small + resnet50"
     assert not check_precomp(tmp_path / "both").problems
+    every = open_precomp(tmp_path / "both", test="testall").test
+    assert np.array_equal(every.pictures[:], joined.test.pictures[:])
 
 
 def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path: Path) -> None:

@@ -70,22 +70,23 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
     return _dataset(folder, meta, parts, kind)
 
 
-def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
+def check_precomp(folder: str | Path) -> DataReport:
     """Check a folder of features, reading every number, and list every problem.
 
-    A folder that `extract` has written has checksums, so that a single wrong bit is found. If rows of a split
+    If it has `testall`, that is checked too; it usually holds the pictures of `test` and more. A folder that `extract` has written has checksums, so that a single wrong bit is found. If rows of a split
     are damaged, nothing else of it is checked: extracting again repairs its text files too.
 
     Args:
         folder: as for `open_precomp`.
-        test: as for `open_precomp`.
 
     Returns:
         What is there, and every problem. With no problems, the folder is ready.
     """
     report, damage = DataReport(), dict[str, str]()
     with report.noting():
-        folder, meta, names = _begin(folder, test)
+        folder, meta, names = _begin(folder, "test")
+        if (folder / "testall_ims.npy").exists():
+            names["testall"] = "testall"
         if (folder / META).exists():
             report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.network or 'others'}")
             report.facts += (
@@ -108,7 +109,7 @@ def check_precomp(folder: str | Path, test: str = "test") -> DataReport:
         with report.noting():
             _refuse_shared_pictures(folder, parts)
         if len(parts) == len(names):
-            _dataset(folder, meta, parts, None)
+            _dataset(folder, meta, parts[:3], None)
             facts, warnings = look_at_words({part.split.name: part.split for part in parts})
             report.facts += facts
             report.warnings += warnings
@@ -217,7 +218,9 @@ def _refuse_shared_pictures(folder: Path, parts: Iterable[_Part]) -> None:
     for part in parts:
         for identity in part.split.picture_ids if part.has_ids else ():
             before = places.setdefault(identity, part)
-            if before is not part and not (before.only_counts and part.only_counts):
+            if before is part or {before.split.name, part.split.name} == {"test", "testall"}:
+                continue
+            if not (before.only_counts and part.only_counts):
                 raise ValueError(
                     f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
                     f"{part.split.name!r}, according to their files of ids: keep it in one of them"

@@ -36,6 +36,8 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     if out.is_dir() and any(out.iterdir()):
         raise FileExistsError(f"{out} holds something already: name a new folder for the joined features")
     splits = {name: [getattr(dataset, name) for dataset in datasets] for name in ("train", "dev", "test")}
+    if all((Path(folder).expanduser() / "testall_ims.npy").exists() for folder in folders):
+        splits["testall"] = [open_precomp(folder, test="testall").test for folder in folders]
     for name, (first, *others) in splits.items():
         for folder, other in zip(folders[1:], others, strict=True):
             if first.picture_ids != other.picture_ids or first.captions != other.captions:
