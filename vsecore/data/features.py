@@ -73,8 +73,9 @@ def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str 
 def check_precomp(folder: str | Path) -> DataReport:
     """Check a folder of features, reading every number, and list every problem.
 
-    If it has `testall`, that is checked too; it usually holds the pictures of `test` and more. A folder that `extract` has written has checksums, so that a single wrong bit is found. If rows of a split
-    are damaged, nothing else of it is checked: extracting again repairs its text files too.
+    If it has `testall`, which may repeat the pictures of `test`, that is checked too. A folder that `extract`
+    has written has checksums, so that a single wrong bit is found. If rows of a split are damaged, nothing
+    else of it is checked: extracting again repairs its text files too.
 
     Args:
         folder: as for `open_precomp`.
