@@ -128,15 +128,19 @@ def pair_loss(S: Tensor, margin: float) -> Tensor:
     return hinges.sum((0, 2)).mean()
 
 
-def twins(own: float = 0.0, spread: float = 1.0) -> tuple[Tensor, float]:
-    """Scores (4, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
-    return own * torch.eye(2) + spread * normal((4, 2, 2), seed=7)[0], 0.2
+def twins(own: float = 0.0, spread: float = 1.0, margin: float = 0.2) -> tuple[Tensor, float]:
+    """Scores (3, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
+    return own * torch.eye(2) + spread * normal((3, 2, 2), seed=7)[0], margin
+
+
+def gaps(S: Tensor, margin: float) -> Tensor:
+    """What the four hinges of each pair clamp, (B, 4): both pictures, then both sentences."""
+    a, b, c, d = S.flatten(1).unbind(1)
+    return margin + torch.stack([b - a, c - d, c - a, b - d], 1)
 
 
 def hinges(S: Tensor, margin: float) -> Tensor:
-    """The four hinges of each pair, (B, 4): both pictures, then both sentences."""
-    a, b, c, d = S.flatten(1).unbind(1)
-    return (margin + torch.stack([b - a, c - d, c - a, b - d], 1)).clamp(min=0)
+    return gaps(S, margin).clamp(min=0)
 
 
 PAIR = {
@@ -144,15 +148,31 @@ PAIR = {
     "Where each own score beats the foreign ones by more than the margin, the loss is zero.": same(
         own=1.0, spread=0.0
     ),
-    "Where all four scores are equal, each of the four hinges is the margin.": same(spread=0.0),
-    "Clamp each hinge at zero before you add them up.": same(spread=0.3),
+    "Where all four scores are equal, each of the four hinges is the margin.": same(
+        {"margin": 0.2}, {"margin": 0.5}, spread=0.0
+    ),
+    "For one pair, write down all four hinges by hand: which wrong score stands in each, and which right "
+    "one?": same(spread=0.3),
     no_gradient_at("the scores"): gradient(spread=0.3),
+    "Clamp each hinge at zero before you add them up.": like(
+        lambda S, margin: gaps(S, margin).sum(1).clamp(min=0).mean(),
+        lambda S, margin: gaps(S, margin).unflatten(1, (2, 2)).sum(2).clamp(min=0).sum(1).mean(),
+        lambda S, margin: gaps(S, margin).sum(1).mean(),
+    ),
     "You compare only along the rows: each picture must be nearer to its own sentence, and each sentence "
-    "nearer to its own picture as well.": lambda S, margin: hinges(S, margin)[:, :2].sum(1).mean(),
+    "nearer to its own picture as well.": like(
+        lambda S, margin: hinges(S, margin)[:, :2].sum(1).mean(),
+        lambda S, margin: 2 * hinges(S, margin)[:, :2].sum(1).mean(),
+    ),
     "You compare only along the columns: the sentences choose a picture, but the pictures must choose a "
-    "sentence as well.": lambda S, margin: hinges(S, margin)[:, 2:].sum(1).mean(),
+    "sentence as well.": like(
+        lambda S, margin: hinges(S, margin)[:, 2:].sum(1).mean(),
+        lambda S, margin: 2 * hinges(S, margin)[:, 2:].sum(1).mean(),
+    ),
     "Add up the four hinges of a pair, and take the mean over the batch.": like(
-        lambda S, margin: hinges(S, margin).mean(), lambda S, margin: hinges(S, margin).sum()
+        lambda S, margin: hinges(S, margin).mean(),
+        lambda S, margin: hinges(S, margin).sum(),
+        lambda S, margin: hinges(S, margin).sum(0).mean(),
     ),
 }
 
