@@ -36,8 +36,16 @@ from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import only_recipe, title_of
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
-from vsecore.experiments.printed import printed_difference, printed_rows, printed_sums
+from vsecore.experiments.printed import (
+    printed_difference,
+    printed_metrics,
+    printed_rows,
+    printed_sets,
+    printed_sums,
+)
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
+from vsecore.experiments.running import Settings
+from vsecore.experiments.scales import FOR_SMALL
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, get
 from vsecore.training import fit, score_split
@@ -496,6 +504,42 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     assert all(one.metrics[FIVE_FOLDS] > one.metrics["rsum"] for one in found["one"]), "of fewer pictures"
     assert len(csv.splitlines()) == 1 + 2 * 2 and "<svg" in drawn
     assert found["one"][0].metrics["parameters"] > found["one"][0].config["dim"]
+
+
+def test_at_the_papers_scale_nothing_is_fitted_to_small_trainings():
+    """Arms that a paper has as a recipe is have that recipe, and equal arms are trained once."""
+    sets, parts = (EXPERIMENTS[name].as_printed() for name in ("set_similarities", "set_parts"))
+    [dive] = sets.systems("DivE", "region")
+    assert dive.recipes == ("dive_region_gru",) == parts.systems("all as in the paper", "region")[0].recipes
+    [vsrn] = EXPERIMENTS["offline_losses"].as_printed().systems("VSRN + OffTri", "region")
+    assert vsrn.recipes == ("aoq_vsrn_region+offline_triplet",)
+    for experiment in map(Experiment.as_printed, EXPERIMENTS.values()):
+        for arm in experiment.arms:
+            for system in experiment.systems(arm, "grid"):
+                assert not {*FOR_SMALL} & {*"+".join(system.recipes).split("+")}
+    data = replace(small_data("region"), name="coco")
+    runner = running._Runner(parts, lambda kind: data, Settings(scale="paper"))
+    assert [*runner.arms()][:2] == ["all", "without global feature"]
+    assert not {"hardest at once", "all as in the paper"} & {*runner.arms()}
+
+
+def test_what_single_vectors_are_worth_stands_beside_what_the_paper_prints():
+    paper = printed_sets(EXPERIMENTS["set_similarities"])
+    assert paper.keys() == {"DivE"} and paper["DivE"]["rsum_pictures_only_2"] == 309.6
+    ours = {"rsum": 400.0, "i2t_r1": 50.0, "t2i_r1": 40.0}
+    ours |= {"rsum_pictures_only_1": 300.0, "rsum_pictures_without_1": 310.0, "rsum_texts_only_1": 320.0}
+    found = {"DivE": [SimpleNamespace(metrics=ours | {"rsum": rsum}, seconds=1.0) for rsum in (400.0, 402.0)]}
+    lines = Comparison(found, {}, "", paper).markdown().split("\n\n")[1].splitlines()[2:]
+    assert lines[0] == "| DivE | pictures | 401.0 | 1: 300.0 | 1: 310.0 |"
+    assert lines[1] == "| DivE | texts | 401.0 | 1: 320.0 |  |"
+    printed = "1: 491.1, 2: 309.6, 3: 484.9, 4: 486.0 | 2: 500.2"
+    assert lines[2] == f"| DivE in the paper, Flickr30K | pictures | 500.8 | {printed} |"
+    recipe = get("dive_region_gru")
+    assert printed_metrics(recipe, "f30k_precomp", 1000) == paper["DivE"]
+    assert printed_metrics(recipe, "coco", 5000)["rsum"] == pytest.approx(430.7)
+    changed = recipe.override({"training.epochs": 1})
+    assert not printed_metrics(changed, "flickr30k", 1000) and not printed_metrics(recipe, "flickr30k", 10)
+    assert not printed_metrics(get("dive_grid_gru"), "flickr30k", 1000), "the paper's are of regions"
 
 
 def test_the_command_opens_the_world_of_its_experiment(tmp_path, monkeypatch):

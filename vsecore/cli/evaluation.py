@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -130,6 +130,8 @@ class Scored:
     """What its training took."""
     towers: tuple[VSE, Any] | None = None
     """Its model and tokenizer; None for CCA."""
+    paper: dict[str, float] = field(default_factory=dict)
+    """What a paper prints of it on as many test pictures of the same data."""
 
 
 def evaluate(
@@ -187,8 +189,10 @@ def evaluate(
     intervals = {} if coco or folds else queries.intervals(scores, pool.owner)
     searched = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
     typer.echo(searched)
+    paper = systems[0].paper if len(systems) == 1 and not (coco or folds) else {}
     for name, value in metrics.items():
         ends = "  ({:.2f} to {:.2f})".format(*intervals[name]) if name in intervals else ""
+        ends += f"  in the paper {paper[name]:.2f}" if name in paper else ""
         typer.echo(f"{name:<22} {value:8.2f}{ends}")
     members = [system.member for system in systems]
     if written is not None:
@@ -215,6 +219,7 @@ def _score(
     """
     from vsecore import records
     from vsecore.baselines import cca_scores
+    from vsecore.experiments.printed import printed_metrics
     from vsecore.experiments.queries import write_embeddings
     from vsecore.recipes import RECIPES, get, is_towers
     from vsecore.scoring import encode, score_embedded
@@ -237,7 +242,8 @@ def _score(
         member = {"name": recipe.name, "config_hash": recipe.hash(), "seed": 0, "data": data}
     else:
         trained, dataset = _trained(run, source, split, named)
-        model, tokenizer, seconds = trained.model, trained.tokenizer, trained.timings["seconds"]
+        model, tokenizer = trained.model, trained.tokenizer
+        recipe, seconds = trained.recipe, trained.timings["seconds"]
         member = records.member(trained)
     part = getattr(dataset, place)
     v, t = encode(model.to(best_device()), part, tokenizer)
@@ -245,7 +251,8 @@ def _score(
     if embeddings is not None:
         write_embeddings(embeddings, v, t, part)
     seconds = time.perf_counter() - began if seconds is None else seconds
-    return Scored(scores, part, member, seconds, (model, tokenizer))
+    paper = printed_metrics(recipe, dataset.name, len(part)) if place == "test" else {}
+    return Scored(scores, part, member, seconds, (model, tokenizer), paper)
 
 
 def _trained(folder: Path, source: str, split: SplitName, named: bool) -> tuple[Run, Dataset]:

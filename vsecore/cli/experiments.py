@@ -130,7 +130,7 @@ def experiment(
     from vsecore import experiments
     from vsecore.data.word_vectors import load_vectors
     from vsecore.experiments.comparison import Comparison
-    from vsecore.experiments.printed import printed_rows
+    from vsecore.experiments.printed import printed_rows, printed_sets
     from vsecore.recipes import get
 
     on_scenes = not data or data[0] in experiments.WORLDS
@@ -163,8 +163,11 @@ def experiment(
     if dry_run:
         return
     dataset = opened(features or compared.features)
-    paper = ({}, "") if settings else printed_rows(compared, dataset.name, len(dataset.test))
-    comparison = Comparison(found, *paper)
+    if settings:
+        comparison = Comparison(found, {}, "")
+    else:
+        rows = printed_rows(compared, dataset.name, len(dataset.test))
+        comparison = Comparison(found, *rows, printed_sets(compared))
     typer.echo(comparison.markdown())
     if settings:
         typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vsecore.data.files import write_atomically
+from vsecore.experiments.set_vectors import SIDES, alone, without
 from vsecore.experiments.statistics import interval
 from vsecore.records import RECALLS, Record
 
@@ -31,6 +32,8 @@ class Comparison:
     """The rsum that the paper prints, by system."""
     printed_on: str
     """The test pictures of the paper's sums, such as "COCO 5K"; "": there are none."""
+    paper_sets: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What the paper prints on Flickr30K, by system and metric, where that includes parts of its sets."""
 
     @property
     def ranked(self) -> dict[str, Sequence[Record]]:
@@ -52,7 +55,23 @@ class Comparison:
             weights = entries[0].metrics.get("parameters")  # older records do not say
             seconds = statistics.median(entry.seconds for entry in entries)
             lines.append([*cells, "–" if weights is None else f"{int(weights):,}", f"{seconds:,.0f}"])
-        return markdown_table([*heads, "parameters", "seconds a training"], lines)
+        return markdown_table([*heads, "parameters", "seconds a training"], lines) + self._sets()
+
+    def _sets(self) -> str:
+        """Return a table of the rsum with one vector of a side's sets alone, or without it; "": no sets."""
+        systems = []
+        for name, entries in self.ranked.items():
+            systems.append((name, [entry.metrics for entry in entries]))
+            if name in self.paper_sets:
+                systems.append((f"{name} in the paper, Flickr30K", [self.paper_sets[name]]))
+        lines = [
+            [name, side, _mean(seeds, "rsum"), _parts(seeds, alone, side), _parts(seeds, without, side)]
+            for name, seeds in systems
+            for side in SIDES
+            if alone(side, 1) in seeds[0]
+        ]
+        heads = ["system", "sets of", "rsum", "with one vector alone", "without one vector"]
+        return f"\n\n{markdown_table(heads, lines)}" if lines else ""
 
     def csv(self) -> str:
         """Return all six recalls and their sum, one line for each system and seed, and the paper's rsum."""
@@ -112,6 +131,16 @@ def row(name: str, metrics: Sequence[Mapping[str, float]]) -> list[str]:
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
+
+
+def _mean(seeds: Sequence[Mapping[str, float]], metric: str) -> str:
+    return f"{statistics.mean(metrics[metric] for metrics in seeds):.1f}"
+
+
+def _parts(seeds: Sequence[Mapping[str, float]], named: Callable[[str, int], str], side: str) -> str:
+    """Return the means of all metrics that `named` names, such as "1: 491.1, 2: 309.6"."""
+    names = {number: named(side, number) for number in range(1, 1 + len(seeds[0]))}
+    return ", ".join(f"{number}: {_mean(seeds, one)}" for number, one in names.items() if one in seeds[0])
 
 
 def _sums(entries: Sequence[Record]) -> list[float]:

@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 
 from vsecore.data.files import read_text
 from vsecore.data.splits import FeatureKind
-from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, at_scale
+from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, as_printed, at_scale
 from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
 from vsecore.typed import from_json, unknown
@@ -135,6 +135,19 @@ class Experiment:
     def miners(self) -> set[str]:
         """The arms that mine the offline negatives of others."""
         return {arm.mined_by for arm in self.arms.values()} - {""}
+
+    def as_printed(self) -> Experiment:
+        """Return it without the variants that only small trainings need, as papers have its recipes."""
+        arms = {
+            name: replace(
+                arm,
+                variants=as_printed(arm.variants),
+                recipe=as_printed(arm.recipe),
+                on_cells=as_printed(arm.on_cells),
+            )
+            for name, arm in self.arms.items()
+        }
+        return replace(self, recipe=as_printed(self.recipe), arms=arms)
 
     def data_named(self, data: str) -> str:
         """Return the name that its records give some data: the scenes are those of its own world."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from vsecore import records
 from vsecore.experiments.claims import SUBJECTS, Claim
-from vsecore.experiments.experiment import Experiment, get_experiment
+from vsecore.experiments.experiment import EXPERIMENTS, Experiment, get_experiment
+from vsecore.experiments.set_vectors import SIDES, alone
+from vsecore.recipes import RECIPES, VARIANTS, Recipe, get
 
 TEST_PICTURES = {
     "flickr30k, 1,000 test pictures": "Flickr30K",
@@ -23,12 +25,40 @@ def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict
     """Return the rsum that papers print for each arm, and the name of the test pictures that it is of.
 
     If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
-    that `printed_sums` takes. The field's folders are called `coco_precomp` and `f30k_precomp`.
+    that `printed_sums` takes.
     """
-    sums, name = _by_pictures(_rows(experiment)), data.removesuffix("_precomp")
-    same = f"{'flickr30k' if name == 'f30k' else name}, {pictures:,} test pictures"
+    sums, same = _by_pictures(_rows(experiment)), _pictures_of(data, pictures)
     chosen = same if same in sums else _fullest(sums)
     return sums.get(chosen, {}), TEST_PICTURES.get(chosen, "")
+
+
+def printed_sets(experiment: Experiment) -> dict[str, dict[str, float]]:
+    """Return what a paper prints on Flickr30K of each arm whose sets it takes apart, vector by vector."""
+    rows = {row.system: row for row in records.published() if alone(SIDES[0], 1) in row.metrics}
+    named = {arm: rows[row] for arm, row in _rows(experiment).items() if row in rows}
+    return {arm: _metrics(row) for arm, row in named.items()}
+
+
+def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float]:
+    """Return what a paper prints of a recipe as it is, on as many test pictures of the same data; or {}."""
+    base, *variants = recipe.name.split("+")
+    if base not in RECIPES or not {*variants} <= {*VARIANTS} or get(recipe.name).hash() != recipe.hash():
+        return {}
+    named = {
+        arm.published
+        for experiment in map(Experiment.as_printed, EXPERIMENTS.values())
+        for title, arm in experiment.arms.items()
+        if [one.recipes for one in experiment.systems(title, recipe.features)] == [(recipe.name,)]
+    }
+    return next(
+        (
+            _metrics(row)
+            for row in records.published()
+            if row.system in named and row.data == _pictures_of(data, pictures)
+            if row.backbone.startswith(recipe.features)
+        ),
+        {},
+    )
 
 
 def printed_sums(experiment: Experiment, about: str = "both ways") -> dict[str, float]:
@@ -55,6 +85,16 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
         return None
     pictures = _fullest(sums)
     return sums[pictures][claim.system] - sums[pictures][claim.against], TEST_PICTURES[pictures]
+
+
+def _pictures_of(data: str, pictures: int) -> str:
+    """Return what a published row calls test pictures; folders may be `coco_precomp` and `f30k_precomp`."""
+    name = data.removesuffix("_precomp")
+    return f"{'flickr30k' if name == 'f30k' else name}, {pictures:,} test pictures"
+
+
+def _metrics(row: records.Published) -> dict[str, float]:
+    return row.metrics | ({} if row.rsum is None else {"rsum": row.rsum})
 
 
 def _rows(experiment: Experiment) -> dict[str, str]:

@@ -92,6 +92,8 @@ def run(
             for features or a truth that the data lack, or a learning rate is set although it is to be chosen.
     """
     chosen, experiment = Settings(**settings), get_experiment(name)
+    if chosen.scale == "paper":
+        experiment = experiment.as_printed()
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     for arm in chosen.arms:
@@ -175,7 +177,11 @@ class _Runner:
         for arm in {*self.settings.arms} - {*able}:
             lack = "their truth is unknown" if experiment.arms[arm].only_false else "they lack features"
             raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
-        return self.settings.arms or able
+        alike: dict[Any, str] = {}  # arms may differ only in what suits small trainings, see `FOR_SMALL`
+        for arm in able:
+            one = experiment.arms[arm]
+            alike.setdefault((*experiment.systems(arm, self.features), one.mined_by, one.only_false), arm)
+        return self.settings.arms or list(alike.values())
 
     def announce(self, systems: Mapping[str, Sequence[System]], seeds: Sequence[int]) -> None:
         """Say what will be trained, and how long it takes on this machine.

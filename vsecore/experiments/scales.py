@@ -69,6 +69,15 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
 mined negatives shrink with the training set: see `at_scale`."""
 
 
+FOR_SMALL = ("narrow", "small_batches", "whole_rate", "later_hardest", "whole_input", "small_decoder")
+"""Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
+
+
+def as_printed(variants: str) -> str:
+    """Return variants, after a recipe's name or not, without those of `FOR_SMALL`."""
+    return "+".join(one for one in variants.split("+") if one not in FOR_SMALL)
+
+
 def collection_of(data: str) -> str:
     """Return "scenes" for the name of any world of scenes, and every other name as it is."""
     return SCENES if data in WORLDS else data
@@ -79,7 +88,7 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
     if scale not in get_args(Scale):
         raise ValueError(f"scale is {scale!r}: wanted one of {', '.join(get_args(Scale))}")
     if scale == "paper":
-        return {}
+        return {}  # but see `as_printed`
     changes = FAIR_SCALE if scale == "fair" else LESSON_SCALE
     return changes.get(data, changes["flickr8k"])
 

@@ -321,9 +321,11 @@ def comparators() -> str:
     lines.append("## Other measures")
     others = defaultdict(list)
     for row in records.published():
-        if names := [name for name in row.metrics if name not in records.RECALLS]:
-            values = [str(row.metrics[name]) for name in names]
-            others[row.data, *names].append([row.system, *values, row.read_in])
+        more = [name for name in row.metrics if name not in records.RECALLS]
+        for is_rsum in (False, True):  # of parts of sets
+            if names := [name for name in more if name.startswith("rsum_") == is_rsum]:
+                values = [str(row.metrics[name]) for name in names]
+                others[row.data, *names].append([row.system, *values, row.read_in])
     for (data, *names), rows in others.items():
         lines += [f"On {called(data)}:", table(["system", *map(called, names), "read in"], rows)]
     return "\n\n".join(lines)
@@ -345,6 +347,9 @@ NAMES = {
     "map_at_r": "mAP@R",
     "ndcg_rouge": "nDCG@25 by ROUGE-L",
     "ndcg_spice": "nDCG@25 by SPICE",
+    "rsum_pictures_only_": "picture vector alone: ",
+    "rsum_pictures_without_": "without picture vector ",
+    "rsum_texts_only_": "caption vector alone: ",
     "log_variance": "logarithm of the circular variance",
     "r10": "R@10",
     "r1": "R@1",
