@@ -94,12 +94,11 @@ def band(alphas: Sequence[float], values: Sequence[float], hard: float, slots: i
     axes.fill_between(alphas, hard, upper, color="0.92", label="between Chamfer and log K / α above it")
     axes.plot(alphas, values, color=COLOURS[0], label="smooth-Chamfer")
     axes.axhline(hard, color=COLOURS[1], linestyle="--", label="Chamfer")
-    axes.axvline(16, color="0.5", linestyle=":")
-    axes.annotate("the paper's α", (16, max(upper)), (4, -8), textcoords="offset points", fontsize=9)
+    axes.axvline(16, color="0.5", linestyle=":", label="the paper's α")
     axes.set(xscale="log", xlabel="α", ylabel="similarity of one pair")
     axes.set_xticks(ticks := [1, 2, 4, 8, 16, 32, 64, 128], [str(tick) for tick in ticks])
     axes.minorticks_off()
-    axes.legend(fontsize=9)
+    axes.legend(frameon=True, framealpha=1, edgecolor="none")
     return figure
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
@@ -19,6 +20,11 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") 
 def signed(value: float, digits: int = 1) -> str:
     """A difference with its sign; none that is 0 is negative."""
     return f"{round(value, digits) + 0.0:+.{digits}f}"
+
+
+def typeset(text: str) -> str:
+    """The text with a minus sign before its negative numbers, in place of a hyphen."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
 def spread(values: Collection[float], digits: int = 1) -> str:

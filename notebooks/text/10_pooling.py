@@ -96,7 +96,7 @@ def watch(event):
 run = fit(recipe, dataset, callback=watch, seed=seed)
 
 # %% [markdown]
-# Here is what its encoders make of the development split, of 500 pictures. A grid has no padding; captions have.
+# Here are its encoders' outputs for the 500 pictures of the development split. A grid has no padding, but captions do.
 
 # %%
 model, tokenizer, D = run.model, run.tokenizer, recipe.dim
@@ -160,7 +160,7 @@ lesson.finding("AdPool finds more than the mean", reached["adpool"] > reached["m
 
 # %% [markdown]
 # These are rsums on the 500 pictures, with the same cells, captions and number of steps for all; GPO and AdPool are explained below. The mean is
-# far behind. Here is the caption on which it does worst of all those whose picture AdPool finds first. The caption's own picture is framed.
+# far behind. Of all captions whose picture AdPool finds first, here is the one on which the mean does worst. Its own picture is framed.
 
 # %% tags=["nbval-ignore-output"]
 places = {name: ranks(scores_of(towers[name]), dev.owner)[1] for name in ("mean", "adpool")}
@@ -433,7 +433,7 @@ check("10.weights", your_weights)
 # :label: ex-10-balance
 #
 # `token` is what the token level gave, (B, D). From the elements `x`, (B, N, D), and their `mask`, (B, N), compute the embedding
-# level, equation (4). Then weigh the two with `W_bal`, (D, 1), equation (5). Return (B, D). Padding may hold anything.
+# level, equation (4). Then weigh the two with `W_bal`, (D, 1), equation (5). Return (B, D). Padding may hold any values.
 # ```
 #
 # ```{hint}
@@ -614,7 +614,7 @@ plots.show(
 # %% [markdown]
 # On the left, the token level gives the first places of a caption most of the weight, and the more so the fewer words there are. On the
 # right, this system has all but switched the token level off for pictures, while for captions both levels have a part. Does that matter? As a
-# test, we replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, without training anything again.
+# test, we replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, without any further training.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -748,8 +748,8 @@ worse = np.diff(list(broken.values()))
 lesson.finding("the more padding, the worse", max(worse) < 1 and worse.sum() < -12)
 
 # %% [markdown]
-# The same caption gets another vector in another batch, and the more padding there is, the fewer pairs are found. But nothing crashes, so only a
-# test can notice.
+# The same caption gets a different vector in a different batch, and the more padding there is, the fewer pairs are found. Nothing crashes, so only a
+# test reveals it.
 #
 # ```{exercise} Break it
 # :label: ex-10-break

@@ -224,7 +224,7 @@ plots.show(
 # :label: ex-13-heads
 #
 # Return what the heads find, all $z_k$, (B, K, D). `x` is (B, N, D), `mask` (B, N) says which elements are real, `W1` is (D, H), `W2` is (H, K).
-# Padding may hold anything.
+# Padding may hold any values.
 # ```
 #
 # ```{hint}
@@ -322,7 +322,7 @@ check("13.sparse", your_counts)
 #
 # The paper calls this *sparse supervision*: "the majority of elements are not sampled as the closest pair and thus remain untrained". Here are the
 # gradients of three similarities with respect to the 16 cosines of one picture and one caption, as shares of their sum. The third is the
-# *smooth-Chamfer* similarity, with which the paper answers both; the next notebook builds it. There, each vector has a soft maximum over its
+# *smooth-Chamfer* similarity, the paper's remedy for both, which the next notebook builds. There, each vector has a soft maximum over its
 # partners.
 
 # %%
@@ -441,7 +441,7 @@ course.numbers({"at the beginning (%)": width(START.numpy())} | widths)
 # :label: ex-13-explore
 #
 # Run the film of the match probability with a scale of 8 or 32, first with a shift of 0, then with one that puts the steep part of the sigmoid near a
-# cosine of one (a shift of −0.75 times the scale). Expect something before you run it. You should see a width between 0 and 55 % in each case.
+# cosine of one (a shift of −0.75 times the scale). Write down what you expect before you run it. The widths lie between 0 and 55 %.
 # ```
 
 # %%
@@ -511,7 +511,7 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 # variance. The sets of captions are narrowest under match probability, as on the circle. But narrow is not bad and wide is not good: a vector that never learns need not stay near the others. The main result of this table is
 # that sets have no clear lead. Four vectors do not find reliably more than one, although captions here fit ten pictures and more.
 #
-# Three epochs are short, so do not stop here. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows a recorded training of fifteen epochs in
+# Three epochs are short. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows a recorded training of fifteen epochs in
 # which a system with sets does stand above one with single vectors.
 #
 # ## Break it: heads that begin alike

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from course.wording import signed, table
+from course.wording import signed, table, typeset
 from vsecore import records
 from vsecore.paths import assets
 from vsecore.records import Record
@@ -51,7 +51,7 @@ def page(kept: Path) -> str:
     pages.filters |= {"duration": duration, "signed": signed}
     tables = {name: rows(found[of]) for name, (of, rows) in TABLES.items() if of in found}
     known = {name: found.get(name) for name in BENCHMARKS}
-    return pages.get_template("costs.md.jinja").render(tables=tables, **known) + "\n"
+    return typeset(pages.get_template("costs.md.jinja").render(tables=tables, **known)) + "\n"
 
 
 def _commands(entry: Record) -> str:

@@ -17,7 +17,7 @@ from jinja2 import Template
 from course import dots
 from course.plots import house_style
 from course.verdicts import DATA, WORKS, is_judged, ours, printed, side_by_side
-from course.wording import counted, mean, seeds, table
+from course.wording import counted, mean, seeds, table, typeset
 from vsecore import records
 from vsecore.experiments import (
     EXPERIMENTS,
@@ -61,7 +61,7 @@ def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
     shares = {"levelled": LEVELLED, "margin": MARGIN, "loss_margin": LOSS_MARGIN}
     numbers |= {name: round(100 * share) for name, share in shares.items()}
     (folder / "verdicts.md").write_text(_template("verdicts.md").render(numbers) + "\n", encoding="utf-8")
-    (folder / "published.md").write_text(comparators() + "\n", encoding="utf-8")
+    (folder / "published.md").write_text(typeset(comparators()) + "\n", encoding="utf-8")
     for work in WORKS:
         (folder / f"{work}.md").write_text(page(work, kept, folder), encoding="utf-8")
 
@@ -134,7 +134,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
         misprints=_table(["system", "data", "what does not fit", "where"], misprints),
         open=still_open(found),
     )
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return typeset(re.sub(r"\n{3,}", "\n\n", text).strip()) + "\n"
 
 
 def _template(name: str) -> Template:

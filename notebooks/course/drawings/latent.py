@@ -96,13 +96,13 @@ def trajectories(tracks: Mapping[str, Mapping[str, Sequence[float]]], bounds: Ma
 def top_captions(rows: Sequence[tuple[np.ndarray, Mapping[str, Sequence[str]]]]) -> Figure:
     """Draw pictures, each beside the captions that systems rank first, a column for each system."""
     columns = len(rows[0][1])
-    widths, size = [1, *[2.1] * columns], (10.6, 2.3 * len(rows))
+    widths, size = [1, *[1.55] * columns], (9.4, 2.6 * len(rows))
     figure, grid = plt.subplots(len(rows), 1 + columns, figsize=size, width_ratios=widths)
     bare(*grid.flat)
     for (left, *panels), (pixels, found) in zip(grid, rows, strict=True):
         draw_picture(left, pixels)
         for axes, (name, captions) in zip(panels, found.items(), strict=True):
-            lines = [textwrap.fill(text, 50, subsequent_indent="    ") for text in captions]
-            axes.text(0, 1, "\n".join(lines), va="top", fontsize=9, linespacing=1.3)
+            lines = [textwrap.fill(text, 38, subsequent_indent="    ") for text in captions]
+            axes.text(0, 1, "\n".join(lines), va="top", linespacing=1.25)
             axes.set_title(name)
     return figure

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Patch
 
 from course.plots import COLOURS, curves, heatmap, show
 
@@ -30,8 +31,11 @@ def compared(batch: int, part: int) -> None:
     figure, panels = plt.subplots(1, 2, figsize=(7.4, 3.2))
     titles = f"one batch of {batch}", f"{batch // part} batches of {part}"
     for axes, pairs, title in zip(panels, (whole, parts), titles, strict=True):
-        heatmap(axes, pairs + np.eye(batch), vmin=0, vmax=2, aspect="equal")
+        image = heatmap(axes, pairs + np.eye(batch), vmin=0, vmax=2, aspect="equal")
         axes.set(title=title, xlabel="caption", ylabel="picture")
+    meanings = ("never compared", "negatives", "positives")
+    keys = [Patch(color=image.to_rgba(value), label=name) for value, name in enumerate(meanings)]
+    figure.legend(handles=keys, loc="outside lower center", ncols=3)
     show(
         figure,
         alt="Two squares of pictures against captions. On the left, one batch, all pairs are compared. On "

@@ -34,14 +34,14 @@ def compromise(degrees: float) -> Figure:
 
 def readings(pixels: np.ndarray, fits: Mapping[str, int]) -> Figure:
     """Draw a picture beside captions that are true of it, each with how many pictures it fits."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.1), width_ratios=[1, 1.7])
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7.6, 3.1), width_ratios=[1, 1.4])
     draw_picture(left, pixels)
     bare(right)
-    right.set_title("it fits   caption", fontsize=10, loc="left")
+    right.set_title("Pictures of the test set that each caption is true of", fontsize=10)
     for place, (sentence, count) in enumerate(fits.items()):
         height = 0.94 - place / len(fits)
-        right.text(0.08, height, count, va="center", ha="right", fontsize=9)
-        right.text(0.12, height, sentence, va="center", fontsize=9)
+        right.text(0.1, height, count, va="center", ha="right")
+        right.text(0.14, height, sentence, va="center")
     return figure
 
 
@@ -98,7 +98,7 @@ def strip(films: Mapping[str, tuple[np.ndarray, np.ndarray]], steps: Sequence[in
     for row, (name, (angles, shares)) in zip(grid, films.items(), strict=True):
         for axes, step in zip(row, steps, strict=True):
             two_sets(axes, angles[step], shares[step], angles[0])
-            if row is grid[0]:
+            if axes in grid[0]:
                 axes.set_title(f"step {step}", fontsize=10, loc="center")
         row[0].text(-1.2, 0, name, rotation=90, ha="right", va="center")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
