@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import re
 import urllib.request
 from collections.abc import Iterator
@@ -276,3 +277,30 @@ def test_a_run_of_ones_own_is_exported_and_opened(
         own = answer.read().decode()
     exported = (folder / "explainer" / "run-my-run.js").read_text()
     assert own == exported.replace("my run", "my own").replace("my-run", "my-own")
+
+
+def test_an_explainer_older_than_the_course_is_laid_anew_and_keeps_the_runs_exported_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(laying, "_lay", lambda folder, names: (folder / "pictures").mkdir(parents=True))
+    folder = tmp_path / "explainer"
+    assert laying._outdated(folder)
+    lay_explainer(folder)
+    assert not laying._outdated(folder)
+    for name in ("run-mine.js", "a-system-of-then.js"):
+        (folder / name).write_text(name)
+    os.utime(folder / "pictures", (0, 0))
+    assert laying._outdated(folder)
+    lay_explainer(folder)
+    assert not laying._outdated(folder)
+    assert [path.name for path in folder.glob("*.js")] == ["run-mine.js"]
+
+
+def test_printing_opens_the_steps_for_as_long_as_it_takes(page: Page) -> None:
+    shut = page.locator(".ex-steps details:not([open])")
+    before = shut.count()
+    assert before > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(shut).to_have_count(0)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(shut).to_have_count(before)

@@ -66,7 +66,7 @@ def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -
     """Write everything that the explainer loads into a folder. The same weights give the same bytes.
 
     Args:
-        folder: it must not exist.
+        folder: if it exists, it is replaced, but for the runs that were exported there.
         names: which of `trained.SYSTEMS`; the first engine, which the search takes, comes in any case.
 
     Raises:
@@ -76,6 +76,9 @@ def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -
     part = folder.with_name(f".{folder.name}.part")  # whole or not at all
     shutil.rmtree(part, ignore_errors=True)
     _lay(part, tuple(names))
+    for run in folder.glob("run-*.js"):
+        shutil.copy2(run, part)
+    shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
 
 
@@ -124,10 +127,17 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
     test = scenes.load(train=1, dev=1, features=recipe.features).test
     content = exported(run.model.cpu(), recipe, run.tokenizer, test, name)
     folder = (paths.ROOT if paths.is_checkout() else Path().absolute()) / "build" / "explainer"
-    if not folder.is_dir():
+    if _outdated(folder):
         lay_explainer(folder)
     path = write_script(folder, script_name(name), content)
     return IFrame(f"{served(folder)}/index.html?run={path.stem}", "100%", height)
+
+
+def _outdated(folder: Path) -> bool:
+    """Whether the explainer is not there, or was written before one of the files that it is made from."""
+    last = folder / "pictures"  # what `_lay` writes last
+    sources = (*SCRIPTS.parent.glob("*.*"), *SCRIPTS.iterdir(), *trained.FOLDER.rglob("*.*"))
+    return not last.is_dir() or last.stat().st_mtime < max(path.stat().st_mtime for path in sources)
 
 
 class _Handler(SimpleHTTPRequestHandler):

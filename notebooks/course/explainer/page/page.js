@@ -68,7 +68,12 @@
         });
         this.steps.append(box);
       }
-      window.addEventListener("beforeprint", () => { for (const box of this.steps.children) { box.open = true; this.fill(box); } });
+      let unfolded = []; // for the print alone
+      window.addEventListener("beforeprint", () => {
+        unfolded = [...this.steps.children].filter((box) => !box.open);
+        for (const box of unfolded) { box.open = true; this.fill(box); }
+      });
+      window.addEventListener("afterprint", () => { for (const box of unfolded) box.open = false; });
       this.place.replaceChildren(ask, examples, make("p", { class: "ex-note" }, "Below each word: how much it counts for the score of the picture that is open. Choose a word to exchange it or to look into it."), this.words, this.alike, this.said, this.opened, this.systemsBox, this.sides,
         make("h2", {}, "The path, step by step"), this.steps, window.vseExperiments(this), window.vseFilms(this, FOLDER));
     }
