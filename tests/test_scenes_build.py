@@ -192,10 +192,10 @@ def test_two_that_build_at_once_agree(cache: Path, monkeypatch: pytest.MonkeyPat
 
 
 def blocks_of(folder: Path, **changed) -> list[build.Block]:
-    """Thirty pictures in blocks of three."""
+    """Thirty pictures, each a block."""
     np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (30, 112, 112, 3)).flush()
     request = {"split": "dev", "seed": 0, "version": build.WORLD_VERSION, **vars(build.Knobs()), **changed}
-    return [(request, start, start + 3, folder) for start in range(0, 30, 3)]
+    return [(request, start, start + 1, folder) for start in range(30)]
 
 
 def test_several_processes_make_what_one_makes(tmp_path: Path):

@@ -6,17 +6,19 @@ The networks come from timm and torchvision. This module adds one interface (`Ba
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from vsecore.data import weights as weight_files
 from vsecore.data.files import digest_of
-from vsecore.data.regions import Detector
 from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
 from vsecore.typed import short
+
+if TYPE_CHECKING:
+    from vsecore.data.regions import Detector  # brings torchvision, which takes seconds
 
 MOBILENET = "mobilenetv2_100_same"
 """timm's MobileNetV2 as TensorFlow runs it, with TensorFlow's padding and input from -1 to 1."""
@@ -129,7 +131,7 @@ class RegionBackbone(Backbone):
     batch_size = 4  # the pictures are large, and a detector keeps four maps of each
 
     def __init__(
-        self, name: str, detector: Detector, normalise: nn.Module, picture_size: int, longest: int
+        self, name: str, detector: "Detector", normalise: nn.Module, picture_size: int, longest: int
     ) -> None:
         nn.Module.__init__(self)
         self.name, self.picture_size, self.longest = name, picture_size, longest
@@ -212,6 +214,8 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
 
 def _load_detector(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:
     from torchvision import models
+
+    from vsecore.data.regions import Detector
 
     architecture = name.removeprefix("torchvision/")
     known = models.list_models(module=models.detection, include="fasterrcnn_*")

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from sklearn.linear_model import Ridge
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from vsecore import scenes
@@ -72,6 +70,9 @@ def read_off(
     Returns:
         For each fact the mean over its names; facts without a name that is left are left out.
     """
+    from sklearn.linear_model import Ridge  # takes seconds to import, and only this needs it
+    from sklearn.metrics import roc_auc_score
+
     found = {}
     for fact in [each for each in train_facts if each in test_facts]:
         both = train_facts[fact], test_facts[fact]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.stats import sem, t, ttest_1samp
+import scipy  # its parts come when they are asked for: that of statistics takes a second
 
 from vsecore.experiments.claims import Kind
 
@@ -49,7 +49,7 @@ def doubts(differences: Sequence[float], margin: float) -> Doubts:
         if math.isclose(min(differences), max(differences)):  # no doubt is left; t would divide by 0
             above = differences[0] - bound
             return float(not {"greater": above > 0, "less": above < 0, "two-sided": above != 0}[alternative])
-        return float(ttest_1samp(differences, bound, alternative=alternative).pvalue)
+        return float(scipy.stats.ttest_1samp(differences, bound, alternative=alternative).pvalue)
 
     worse = p_value(-margin, "greater")
     return Doubts(
@@ -66,7 +66,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return the 95 % confidence interval of a mean by Student's t; `nan`, `nan` for a single value."""
     if len(values) < 2:
         return math.nan, math.nan
-    reach = float(t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1) * sem(values))
+    reach = float(scipy.stats.t.ppf(1 - SIGNIFICANCE / 2, len(values) - 1) * scipy.stats.sem(values))
     return statistics.mean(values) - reach, statistics.mean(values) + reach
 
 

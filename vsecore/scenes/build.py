@@ -260,7 +260,8 @@ Block = tuple[dict[str, Any], int, int, Path]
 def _made(blocks: list[Block]) -> Iterator[tuple[int, str]]:
     """Make blocks of pictures; yields the first number and the facts of each as it is done."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if cores == 1 or len(blocks) < 10:  # to start a process takes longer than to make 500 pictures
+    # Each process imports PyTorch and draws every kind of thing anew: for 1,500 pictures that takes longer.
+    if cores == 1 or len(blocks) < 30:
         yield from map(_make_block, blocks)
         return
     # Spawned, not forked: a notebook has threads, and a fork may stop on a lock that one of them held.
