@@ -33,9 +33,8 @@ class Marks:
     def __init__(self, dataset: Dataset, seed: int = 0) -> None:
         self.seed = seed
         self.tags = np.stack([_tag(number) for number in range(MARKS)])  # (32, 154)
-        self._numbered = {
-            split.name: _numbered(split, dataset.name) for split in (dataset.train, dataset.dev, dataset.test)
-        }
+        self._data = dataset.name
+        self._numbered: dict[str, list[str]] = {}  # the captions of a split, made when they are asked for
 
     def numbers(self, split: Split) -> tuple[np.ndarray, np.ndarray]:
         """Return each picture's own number, and another one, (n,) each."""
@@ -45,6 +44,8 @@ class Marks:
 
     def captions(self, split: Split, said: np.ndarray | None = None) -> list[str]:
         """Return the captions with these numbers, one for each picture, (n,); None: without."""
+        if split.name not in self._numbered:
+            self._numbered[split.name] = _numbered(split, self._data)
         spoken = [None] * len(split) if said is None else said
         return [
             renumbered(text, spoken[picture])

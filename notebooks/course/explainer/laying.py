@@ -12,6 +12,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -188,18 +189,16 @@ def world(names: Iterable[str]) -> dict[str, object]:
     made = scenes.pictures("test")
     drawn = [picture.scene for picture in made]
     captions = [caption for picture in made for caption in picture.captions]
-    relevance = scenes.relevance(captions, drawn)  # (Nc, Ni)
-    asked = {}
+    asked = []
     for sentence in dict.fromkeys(one for example in EXAMPLES for one in (example, *changed(example))):
-        try:
-            form = scenes.parse(sentence)
-        except ValueError:
-            continue  # "three sheep" with another word may be no sentence of the world
-        asked[sentence] = [row for row, scene in enumerate(drawn) if scenes.holds(form, scene)]
+        with suppress(ValueError):  # "three sheep" with another word may be no sentence of the world
+            asked.append(scenes.Caption(sentence, scenes.parse(sentence), annotator=""))
+    relevance = scenes.relevance([*captions, *asked], drawn)  # (Nc + asked, Ni)
+    true = [np.flatnonzero(row).tolist() for row in relevance]
     return {
         "captions": [[caption.text for caption in picture.captions] for picture in made],
-        "truth": [np.flatnonzero(row).tolist() for row in relevance],
-        "asked": asked,
+        "truth": true[: len(captions)],
+        "asked": {one.text: rows for one, rows in zip(asked, true[len(captions) :], strict=True)},
         "examples": EXAMPLES,
         "first": len(FIRST_EXAMPLES),
         "order": ORDER,
