@@ -48,6 +48,7 @@ from vsecore.training import encode, fit
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
+epochs = lesson.pick(smoke=1, lesson=2, full=15)
 
 # %% [markdown]
 # ## Type a sentence
@@ -213,7 +214,7 @@ plots.show(
 # every step.
 
 # %%
-recipe = FIRST_RECIPE.override({"training.epochs": lesson.pick(smoke=1, lesson=2, full=15)})
+recipe = FIRST_RECIPE.override({"training.epochs": epochs})
 losses = []
 
 
@@ -249,7 +250,7 @@ show_search("a girl holding a balloon")
 # %% [markdown]
 # ## How good is it?
 #
-# Two searches say little, so we measure all captions of the test split.
+# Two searches prove little, so we measure all captions of the test split.
 #
 # *Recall at k* is the percentage of queries that find one of their own items among the first k: a caption its picture, a picture
 # one of its five captions. `rsum` is the sum of six recalls, for k = 1, 5 and 10 in both directions; 600 would be perfect.

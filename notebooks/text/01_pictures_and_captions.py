@@ -466,7 +466,9 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 # as a *negative*. How many of them are false negatives? Write the pairs of a random batch as a matrix with the own pairs on the diagonal, so
 # that the cells off the diagonal are foreign pairs. Over the whole split, the share of true ones among the foreign pairs is
 #
-# $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)}, \qquad \text{so we expect} \qquad B (B - 1)\, \varphi \qquad \text{false negatives.}$$
+# $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)} ,$$
+#
+# so we expect $B (B - 1)\, \varphi$ false negatives.
 #
 # ```{exercise} Expect false negatives
 # :label: ex-01-batch

@@ -206,8 +206,8 @@ class Cells(nn.Module):  # and patches
 
 
 # %% [markdown]
-# Regions get a second path of two layers {cite}`chen2021gpo`: a small network, whose result is added to that of the matrix. Pictures have
-# different numbers of regions, so a batch is filled up with *padding*, rows that stand for nothing, and a *mask* says which rows are real.
+# Regions get a second path, as in {cite}`chen2021gpo`: a small network of two layers, whose result is added to that of the matrix. Pictures
+# have different numbers of regions, so a batch is filled up with *padding*, rows that stand for nothing, and a *mask* says which rows are real.
 # Between the two layers stands a *batch normalisation*, which gives each feature mean zero and standard deviation one over the batch. It
 # must use only the real rows.
 

@@ -87,7 +87,10 @@ ranking.hinge(margin=0.2)
 # for this picture) and with its column (other pictures for this caption). The sum of hinges, SH, over *all* negatives is the older loss,
 # equation (5) of the paper:
 #
-# $$\ell_{SH} = \sum_{t'} [m + s(v,t') - s(v,t)]_+ + \sum_{v'} [m + s(v',t) - s(v,t)]_+ .$$
+# $$\begin{aligned}
+# \ell_{SH}={}&\sum_{t'}[m+s(v,t')-s(v,t)]_+ \\
+# {}+{}&\sum_{v'}[m+s(v',t)-s(v,t)]_+ .
+# \end{aligned}$$
 #
 # ```{exercise} The sum of hinges
 # :label: ex-04-all
@@ -128,7 +131,10 @@ def all_negatives(S, margin=0.2):  # (B, B) -> ()
 # VSE++ changes one thing: it keeps only the *hardest negative* of each row and column, the one with the highest similarity. This maximum
 # of hinges, MH, is equation (6):
 #
-# $$\ell_{MH} = \max_{t'} [m + s(v,t') - s(v,t)]_+ + \max_{v'} [m + s(v',t) - s(v,t)]_+ .$$
+# $$\begin{aligned}
+# \ell_{MH}={}&\max_{t'}[m+s(v,t')-s(v,t)]_+ \\
+# {}+{}&\max_{v'}[m+s(v',t)-s(v,t)]_+ .
+# \end{aligned}$$
 #
 # ```{exercise} Read a batch
 # :label: ex-04-read
@@ -364,8 +370,8 @@ lesson.finding("these towers rank far better than chance", learned > 150 > 10 > 
 #
 # ## What happens with the hardest negative alone, at a high rate?
 #
-# We now train with the hardest negative from the first step, and make it hard: ten times the learning rate, no clipping of long gradients,
-# two epochs on half of the pictures. We watch the loss of a batch and the mean similarity of *all* its pairs.
+# We now train with the hardest negative from the first step, under harsh conditions: ten times the learning rate, no clipping of long
+# gradients, two epochs on half of the pictures. We watch the loss of a batch and the mean similarity of *all* its pairs.
 
 # %%
 fewer = replace(dataset, train=dataset.train.subset(min(pictures, len(dataset.train))))
@@ -565,8 +571,8 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # is to return the smaller of the two one-sided p-values; but the mean must surely be inside on *both* sides.
 # ````
 #
-# A p-value below 0.05 counts as sure. But then, where nothing differs, one test in twenty raises a false alarm. An experiment asks more than one
-# question: of twenty, at least one raises an alarm with the chance $1 - 0.95^{20}$, which is 64 %.
+# We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm. And an experiment
+# asks more than one question: of twenty, at least one raises an alarm with the chance $1 - 0.95^{20}$, which is 64 %.
 #
 # *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by
 # the number of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
@@ -724,8 +730,8 @@ for way in (first, third):
 # start is there too: from the first step on, the hardest negative needs almost half of the training to pass the sum. An epoch of all
 # negatives saves that time, and here it also brings 7 points at the end.
 #
-# **What it means.** mAP@R, which counts every caption that is true of a picture, agrees from text to picture. From picture to text, the sum
-# over all negatives is better by two points; where measures disagree, the verdict on the whole claim is *mixed*. A likely reason is that
+# **What it means.** mAP@R, which counts every caption that is true of a picture, says the same from text to picture. From picture to text,
+# however, the sum over all negatives is better by two points; where measures disagree, the verdict on the whole claim is *mixed*. A likely reason is that
 # the hardest negative of a picture is often a caption that is true of it too.
 #
 # **How sure we are.** All three differences are sure after Holm's correction. But our rule asks for five seeds, and a rate tuned for each
@@ -746,7 +752,7 @@ lesson.finding(
 course.scoreboard("04")
 
 # %% [markdown]
-# VSE++, with an epoch of all negatives first, is about 120 above the linear map. (The last section had no
+# VSE++, with an epoch of all negatives first, is about 120 points of rsum above the linear map. (The last section had no
 # regions, and a quarter of the pictures. The paper's sum for 1,000 photographs of Flickr30K, 409.8, cannot be compared.)
 #
 # ## Summary

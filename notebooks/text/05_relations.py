@@ -116,7 +116,10 @@ print("the same mean of cells:", bool(apart < 1e-5))
 # $a_{ij}$ that $i$ takes of the value of $j$. The *softmax* over $j$, exponentials divided by their sum, makes these shares positive, and
 # they add up to one. This is equation (1), with $D_h$ the width of a query:
 #
-# $$a_{ij} = \mathrm{softmax}_j \left( \frac{q_i \cdot k_j}{\sqrt{D_h}} \right) , \qquad \mathrm{answer}_i = \sum_j a_{ij} u_j .$$
+# $$\begin{aligned}
+# a_{ij}&=\mathrm{softmax}_j\left(\frac{q_i\cdot k_j}{\sqrt{D_h}}\right) , \\
+# \mathrm{answer}_i&=\sum_j a_{ij}u_j .
+# \end{aligned}$$
 #
 # For example, a word that stands for a relation, such as *left*, may look for things, and so take large shares of *tree* and *car*. Several
 # *heads* attend side by side, each with its own matrices and a part of the width (with A heads, Dh = D / A), "in hope the heads will focus
@@ -168,7 +171,10 @@ drawings.block()
 # Here it is as the thesis writes it (section 2.1), for an element $x_i$, whose query, key and value now come from $\mathrm{norm}(x_i)$. The
 # answers of the heads are put side by side (concatenated), a matrix $W$ mixes them, and $z_i$ is the result of the first step:
 #
-# $$z_i = x_i + W \Big[ \mathrm{answer}_i \Big]_{\mathrm{heads}}, \qquad \mathrm{out}_i = z_i + \mathrm{network}(\mathrm{norm}(z_i)) .$$
+# $$\begin{aligned}
+# z_i&=x_i+W\Big[\mathrm{answer}_i\Big]_{\mathrm{heads}}, \\
+# \mathrm{out}_i&=z_i+\mathrm{network}(\mathrm{norm}(z_i)) .
+# \end{aligned}$$
 #
 # Here $\mathrm{norm}$ is the *layer norm*, which gives each vector mean zero and standard deviation one, so that no element counts more only because
 # its vector is long. The network is a matrix that widens, a ReLU, and a matrix that narrows.
@@ -415,7 +421,7 @@ def pair_loss(S, margin):  # (B, 2, 2) -> one number
 # :class: dropdown
 #
 # There are two right scores and two wrong ones. A wrong score stands in two hinges: in its row it competes for a picture, in its column
-# for a sentence. Whoever forgets one direction trains towers of which only one side must know left from right. Note what happens if a
+# for a sentence. If you forget one direction, only one of the two towers has to learn left from right. Note what happens if a
 # sentence and its twin have the same vector: then both columns of `S` are equal, and the hinges add up to at least four margins, whatever
 # the towers learn.
 # ````
@@ -641,7 +647,10 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 recorded = experiments.studied("relational_losses", "scenes")
 arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
-plots.show(dots.compared(study, "scenes", None), alt=dots.words_for(study, "the scenes", None))
+plots.show(
+    dots.compared(study, "scenes", ridge=False),
+    alt=dots.words_for(study, "the scenes", ridge=False),
+)
 told = {arm: statistics.mean(one.results["pairs_t2i"].values()) for arm, one in study.items()}
 course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told.items()})
 
@@ -677,6 +686,12 @@ lesson.finding("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 # thousand pictures of COCO, its three recalls from text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text
 # to 230.3, where VSE++ has 237.7. Here both rise. All its numbers are on [the evidence page](../evidence/relational.md).
 #
+# On the scoreboard, *basic* is the new row, in bold:
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
+course.scoreboard("05")
+
+# %% [markdown]
 # ## Your own experiment
 #
 # ```{exercise} Change one thing
@@ -725,5 +740,5 @@ check("05.ablation", (expected, found_out))
 #
 # ## Where to read on
 #
-# - The Transformer: {cite}`vaswani2017attention`. Regions and a graph: {cite}`li2019vsrn`. Choosing between two photographs: {cite}`hu2019bison`.
+# - The Transformer: {cite}`vaswani2017attention`. Choosing between two photographs: {cite}`hu2019bison`.
 # - [Pooling](10_pooling.ipynb): what else may stand after the block.

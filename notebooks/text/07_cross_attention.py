@@ -124,8 +124,10 @@ drawings.tables(affinity, places, drawings.boxes_of(lesson, dataset, 0, len(boxe
 # With $v_i$ the vector of box $i$ and $t_j$ that of word $j$, scaled to length one, and $[s]_+$ for $s$ clipped at zero, the paper's equations
 # from text to image are
 #
-# $$s_{ij} = v_i \cdot t_j, \qquad \bar s_{ij} = \frac{[s_{ij}]_+}{\sqrt{\sum_k [s_{ik}]_+^2}}, \qquad
-# a_{ij} = \frac{\exp(\lambda_1 \bar s_{ij})}{\sum_k \exp(\lambda_1 \bar s_{kj})} .$$
+# $$\begin{aligned}
+# s_{ij}&=v_i\cdot t_j, \qquad \bar s_{ij}=\frac{[s_{ij}]_+}{\sqrt{\sum_k[s_{ik}]_+^2}}, \\
+# a_{ij}&=\frac{\exp(\lambda_1\bar s_{ij})}{\sum_k\exp(\lambda_1\bar s_{kj})} .
+# \end{aligned}$$
 #
 # The first is the cosine. (In figure and code, words are the rows.) The second clips it and divides each box's affinities by their length
 # over all words $k$: a box has only so much to give, and the words compete for it. In the third, the softmax over the boxes $k$ gives the
@@ -241,7 +243,10 @@ print("weights", [f"{one:.2f}" for one in looks[0].tolist()])
 # its *relevance* (SCAN's word; elsewhere in this course, relevance is the truth about a pair). The *log-sum-exp* of the relevances, a
 # smooth maximum, is the score. The factor $\lambda_2$ (`lse`) decides how much the best word counts:
 #
-# $$\hat v_j = \sum_i a_{ij}\, v_i, \qquad \frac{1}{\lambda_2} \log \sum_j \exp\bigl(\lambda_2\, s(t_j, \hat v_j)\bigr) .$$
+# $$\begin{aligned}
+# \hat v_j&=\sum_i a_{ij}\,v_i , \\
+# \text{score}&=\frac{1}{\lambda_2}\log\sum_j\exp\bigl(\lambda_2\,s(t_j,\hat v_j)\bigr) .
+# \end{aligned}$$
 #
 # ```{exercise} What the words have found
 # :label: ex-07-score
@@ -408,7 +413,10 @@ torch.testing.assert_close(looped, at_once)
 # For each pair it takes two large products, one for the affinities and one to form the attended vectors. The second is unnecessary,
 # because the cosine needs only $t_j \cdot \hat v_j$ and the length of $\hat v_j$, and both follow from the definition of $\hat v_j$:
 #
-# $$t_j \cdot \hat v_j = \sum_i a_{ij}\, s_{ij}, \qquad \lVert \hat v_j \rVert^2 = \sum_i \sum_k a_{ij}\, a_{kj}\, (v_i \cdot v_k) .$$
+# $$\begin{aligned}
+# t_j\cdot\hat v_j&=\sum_i a_{ij}\,s_{ij} , \\
+# \lVert\hat v_j\rVert^2&=\sum_i\sum_k a_{ij}\,a_{kj}\,(v_i\cdot v_k) .
+# \end{aligned}$$
 #
 # The products $v_i \cdot v_k$ form the picture's *Gram matrix* $G$. It is small and the same for all captions.
 #
@@ -586,7 +594,7 @@ lesson.finding("the wrong axis costs less", worst < broken["divided over the box
 
 # %% [markdown]
 # With nearly equal weights, every word reads nearly the same, namely the mean of the boxes. That costs more than a hundred points. A model
-# that is trained with such weights wins back much of the loss, but not all of it. The last row, with the wrong axis, costs tens of points.
+# that is trained with such weights wins back much of the loss, but not all of it. Dividing over the wrong axis (last row) costs tens of points.
 #
 # ## Is it worth it?
 #
@@ -601,7 +609,10 @@ names = {"SCAN t2i": "SCAN t2i, mean", "SCAN i2t": "SCAN i2t", "BFAN prob": "BFA
 names |= {"VSRN": "VSRN", "VSE++": "VSE++"}
 recorded = experiments.studied("cross_attention", "scenes")
 study = {title: recorded[arm] for arm, title in names.items()}
-plots.show(dots.compared(study, "scenes", None), alt=dots.words_for(study, "the scenes", None))
+plots.show(
+    dots.compared(study, "scenes", ridge=False),
+    alt=dots.words_for(study, "the scenes", ridge=False),
+)
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 attending = [arm for title, arm in study.items() if title not in ("VSRN", "VSE++")]

@@ -336,7 +336,7 @@ def mine(images, captions, owner, texts=300, pictures=60, block=250):
 # block and the running best.
 # ````
 #
-# `vsecore.mining.mine_offline_negatives` does the same. Equal captions have equal scores, so two right miners may list them in different
+# `vsecore.mining.mine_offline_negatives` does the same. Equal captions have equal scores, so two correct miners may list them in different
 # orders. We compare the scores at each place.
 
 
@@ -443,8 +443,8 @@ for kind, share in shares.items():
 
 # %% [markdown]
 # The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
-# list but draws from all of it, and gives offline negatives a margin of 0: they may come as close as the right caption, but not closer. Both
-# weaken the push against what is true. Longer lists contain fewer true pairs but easier negatives, so the length is a compromise.
+# list but draws from all of it, and gives offline negatives a margin of 0: they may be as similar to the anchor as its own item, but not more.
+# Both weaken the push against what is true. Longer lists contain fewer true pairs but easier negatives, so the length is a compromise.
 #
 # ## Do near duplicates make harder negatives?
 #

@@ -88,12 +88,13 @@ def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) ->
 def costs(series: Mapping[str, Mapping[str, float]]) -> None:
     """Draw how many times as much as the first way each way costs; a colour and a marker for each series."""
     ways = list(next(iter(series.values())))
-    figure, axes = plt.subplots(figsize=(6.6, 2.8))
+    figure, axes = plt.subplots(figsize=(6.2, 2.8))
     for style, (label, values) in enumerate(series.items()):
         at = [ways.index(way) + 0.16 * (style - 1.5) for way in values]
         axes.plot(list(values.values()), at, MARKERS[style], color=COLOURS[style], label=label)
     name_rows(axes, (way.replace(", ", ",\n") for way in ways))
     axes.set(xscale="log", xlabel="times as much as one vector each")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     figure.legend(loc="outside upper center", ncols=len(series))
     show(
         figure,
@@ -164,7 +165,7 @@ def two_ways() -> None:
 
 def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> None:
     """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
-    figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.6, 4.8))
+    figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.2, 4.6))
     places = places_of(seen, on_boxes.shape[1])
     for number, axes in enumerate(grid.flat):
         bare(axes)
@@ -188,7 +189,7 @@ def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], 
 
 def meetings(tables: Mapping[str, Tensor]) -> None:
     """Draw tables of the pool that reads by the pool that looks, (P, P), in percent, on one scale."""
-    figure, panels = plt.subplots(1, len(tables), figsize=(6.6, 3), sharey=True)
+    figure, panels = plt.subplots(1, len(tables), figsize=(6.2, 2.9), sharey=True)
     top = max(float(table.max()) for table in tables.values())
     for axes, (title, table) in zip(panels, tables.items(), strict=True):
         names = (range(1, len(table) + 1),) * 2

@@ -77,7 +77,7 @@ def probes(
     accuracy: Mapping[tuple[str, str], plots.Span], kinds: Sequence[str], asked: Sequence[str]
 ) -> None:
     """Draw the accuracy of each probe with its interval: a row for each kind, a colour for each question."""
-    figure, axes = plt.subplots(figsize=(7.2, 2.7))
+    figure, axes = plt.subplots(figsize=(6.2, 2.7))
     for style, question in enumerate(asked):
         shift = 0.2 * (style - (len(asked) - 1) / 2)
         rows = {kind: accuracy[kind, question] for kind in kinds}

@@ -47,6 +47,7 @@ def in_front(others: np.ndarray, own: float) -> None:
     axes.axvline(own, color=COLOURS[0], label="its own picture")
     axes.set(xlabel="similarity to one caption", ylabel="pictures", yscale="symlog")
     axes.set(xlim=(others.min() - step, 1))  # no cosine is larger
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     show(
         figure,
@@ -72,6 +73,7 @@ def recall_by_size(
     left.axvline(fitted_at, color="0.6", linestyle=":")
     left.annotate("fitted here", (fitted_at, 3), ha="right", va="bottom", rotation=90, color="0.4")
     left.set(xscale="log", ylim=(0, 102), xlabel="pictures searched, n", ylabel="recall (%)")
+    left.xaxis.set_major_formatter("{x:,.0f}")
     left.set_title("Our system. Lines: the formula")
     left.legend(loc="lower left", bbox_to_anchor=(0.28, 0))
     right.plot([25, 95], [25, 95], color="0.7", linewidth=1)

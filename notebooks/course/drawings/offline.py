@@ -61,7 +61,7 @@ def harder(caption: str, five: Sequence[np.ndarray], picture: np.ndarray, captio
 
 def gaps(listed: int = 29, drawn: Sequence[int] = (5, 11, 14, 20, 26)) -> None:
     """Show a sorted list of negatives, cut into gaps by those that a batch has drawn."""
-    figure, axes = canvas((7.6, 1.7), (-0.5, listed + 1.5), (-1.1, 0.8))
+    figure, axes = canvas((6.4, 1.7), (-0.5, listed + 1.5), (-1.1, 0.8))
     for number, (low, high) in enumerate(pairwise([0, *drawn, listed + 1]), 1):
         axes.plot([low + 0.5, high - 0.5], [0.35, 0.35], color="0.6")
         axes.text((low + high) / 2, 0.5, f"gap {number}", ha="center", fontsize=8, color="0.3")
@@ -87,7 +87,7 @@ def reach(
     found: Mapping[str, np.ndarray],
 ) -> None:
     """Show how many batches reach the top k: the exact chance as lines, the places found as points."""
-    figure, axes = plt.subplots(figsize=(7.4, 3.7))
+    figure, axes = plt.subplots(figsize=(6.2, 3.7))
     tops = np.unique(np.geomspace(1, 20_000, 60).astype(int))
     for style, (name, count) in enumerate(among.items()):
         ks = [int(top) for top in tops if top <= count - drawn]
@@ -98,6 +98,7 @@ def reach(
             axes.plot(ks[::6], seen, MARKERS[style], color=COLOURS[style], label=f"{name}, our model")
     axes.axvline(100, color="0.6", linestyle=":")
     axes.set(xscale="log", xlabel="top k of the whole training set", ylabel="batches that reach it (%)")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="upper left", fontsize=8)
     show(
         figure,
@@ -120,7 +121,7 @@ def ticked(caption: str, pictures: Sequence[np.ndarray], true: Sequence[bool]) -
 
 def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> None:
     """Show which share of the hardest k is true of its anchor, in percent."""
-    figure, axes = plt.subplots(figsize=(7, 3.5))
+    figure, axes = plt.subplots(figsize=(6.2, 3.5))
     lines = {name: (list(each), list(each.values())) for name, each in shares.items()}
     curves(axes, lines, x="the hardest k", y="true of their anchor (%)")
     axes.axhline(all_pairs, color="0.5", linestyle=":", linewidth=1)
@@ -143,11 +144,13 @@ def near_duplicates(knob: Mapping[float, Sequence[float]]) -> None:
     across = list(knob)
     *leads, right_answers = zip(*knob.values(), strict=True)
     series = {kind: (across, each) for kind, each in zip(LEADS, leads, strict=True)}
-    curves(left, series, x="near_duplicates", y="mean lead in similarity × 100")
+    curves(left, series, x="share of near duplicates", y="mean lead in similarity × 100")
     left.axhline(0, color="0.5", linewidth=1)
     left.set_ylim(None, 24)
     left.legend(loc="upper right", fontsize=9, title="over the hardest of")
-    curves(right, {"": (across, right_answers)}, x="near_duplicates", y="the hardest of all is true (%)")
+    curves(
+        right, {"": (across, right_answers)}, x="share of near duplicates", y="the hardest of all is true (%)"
+    )
     right.set_ylim(0, 100)
     show(
         figure,

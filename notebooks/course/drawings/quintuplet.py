@@ -61,7 +61,7 @@ def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> 
 
 def seven() -> None:
     """Show the seven similarities of a pair as lines between pictures and captions."""
-    figure, axes = canvas((7, 3.8), (-0.9, 1.9), (-0.2, 3.2))
+    figure, axes = canvas((6.2, 3.8), (-0.9, 1.9), (-0.2, 3.2))
     for place, (left, right) in NAMES.items():
         axes.text(-0.09, UP[place], left, ha="right", va="center")
         axes.text(1.09, UP[place], right, va="center")
@@ -190,14 +190,14 @@ def gaps(loss: str, texts: int, rate: float, measure: str = "rsum") -> list[floa
 
 def gains(rows: Mapping[str, Sequence[float]]) -> None:
     """Show by how much each training is above VSE++, a dot for each seed; a bar marks the mean."""
-    figure, axes = plt.subplots(figsize=(7.6, 0.4 * len(rows) + 0.9))
+    figure, axes = plt.subplots(figsize=(6.2, 0.5 * len(rows) + 0.9))
     for place, (name, each) in enumerate(rows.items()):
         colour = COLOURS[1 if "25" in name else 0]
         axes.plot(each, [place] * len(each), "s" if "25" in name else "o", color=colour, alpha=0.7)
         axes.plot([np.mean(each)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
     axes.axvline(0, color="0.4", linestyle=":")
     labels = [f"{name} ({seeds(len(each))})" for name, each in rows.items()]
-    name_rows(axes, labels)
+    name_rows(axes, (label.replace(", ", ",\n", 1) for label in labels))
     axes.set_xlabel("gain in rsum over VSE++")
     means = [f"{label} {np.mean(each):+.1f}" for label, each in zip(labels, rows.values(), strict=True)]
     show(figure, alt=f"The gain in rsum over VSE++, a dot for each seed. The means: {', '.join(means)}.")

@@ -96,7 +96,7 @@ def followed(runs: Mapping[str, Mapping[str, Sequence[float]]], margin: float) -
 
 def intervals(cases: Mapping[str, Sequence[float]], margin: float) -> None:
     """Show paired differences, their mean, its 95 % and 90 % intervals, and the band of ± the margin."""
-    figure, axes = plt.subplots(figsize=(7.6, 2.9))
+    figure, axes = plt.subplots(figsize=(6.2, 2.9))
     axes.axvspan(-margin, margin, color="0.9", zorder=0)
     axes.axvline(0, color="0.5", linewidth=1)
     dots.rows(axes, cases, raised=0.25)

@@ -32,7 +32,7 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
     stages = {lit} if isinstance(lit, str) else set(lit)
     if unknown := sorted(stages - set(STAGES)):
         raise ValueError(f"lit has {unknown}; the stages are {', '.join(STAGES)}")
-    figure, axes = canvas((6.7, 2.1), (0, 11), (-0.1, 2.5))
+    figure, axes = canvas((5.7, 2.0), (0, 11), (-0.1, 2.5))
     blue, orange = plots.COLOURS[:2]
     # What is coloured where its stage is lit: a fill, and the colour and the width of its frame.
     lit_look: tuple[Colour, str, float] = ("#FFE1A8", "black", 1.8)
@@ -43,27 +43,27 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
         box(axes, middle, size, text, fill, edgecolor=edge, linewidth=width)
 
     for y, source, encoder in ((1.55, "picture", "image\nencoder"), (0.4, "caption", "caption\nencoder")):
-        axes.text(0.45, y, source, ha="center", va="center", fontsize=9, style="italic")
+        axes.text(0.42, y, source, ha="center", va="center", fontsize=9, style="italic")
         part("encode", (2.0, y), (1.4, 0.8), encoder)
         for row in range(4):  # the elements, then the one vector that a pool makes of them
             axes.plot([3.15, 3.65], [y - 0.3 + 0.2 * row] * 2, color=blue, linewidth=4)
         part("pool", (4.65, y), (0.9, 0.8), "pool")
-        axes.plot([5.5, 6.0], [y, y], color=orange, linewidth=4)
-        for start, end in ((0.95, 1.28), (2.72, 3.08), (3.75, 4.18), (5.12, 5.42)):
+        axes.plot([5.42, 5.85], [y, y], color=orange, linewidth=4)
+        for start, end in ((1.04, 1.28), (2.72, 3.08), (3.75, 4.18), (5.1, 5.35)):
             arrow(axes, (start, y), (end, y), _LINE)
-        arrow(axes, (6.08, y), (6.48, 0.97 + 0.12 * (y - 0.9)), _LINE)
-    part("compare", (7.17, 0.97), (1.32, 1.1), "one space:\ncosine")
-    arrow(axes, (7.86, 0.97), (8.1, 0.97), _LINE)
+        arrow(axes, (5.95, y), (6.36, 0.97 + 0.12 * (y - 0.9)), _LINE)
+    part("compare", (7.2, 0.97), (1.64, 1.1), "one space:\ncosine")
+    arrow(axes, (8.03, 0.97), (8.27, 0.97), _LINE)
     other, edge, width = ("#D5E4EF", "black", 1.2) if "compare" in stages else (_QUIET, _LINE, 0.6)
     for row in range(4):
         for column in range(4):
-            place, fill = (8.15 + 0.3 * column, 1.27 - 0.3 * row), blue if row == column else other
+            place, fill = (8.32 + 0.3 * column, 1.27 - 0.3 * row), blue if row == column else other
             square = plt.Rectangle(place, 0.27, 0.27, facecolor=fill, edgecolor=edge, linewidth=width)
             axes.add_patch(square)
-    axes.text(8.74, 0.14, "scores", ha="center", va="top", fontsize=9)
-    arrow(axes, (9.42, 0.97), (9.85, 0.97), _LINE)
-    part("learn", (10.35, 0.97), (0.9, 0.8), "loss")
-    for middle, name in zip((2.0, 4.65, 7.9, 10.35), STAGES, strict=True):
+    axes.text(8.91, 0.14, "scores", ha="center", va="top", fontsize=9)
+    arrow(axes, (9.57, 0.97), (9.98, 0.97), _LINE)
+    part("learn", (10.47, 0.97), (0.9, 0.8), "loss")
+    for middle, name in zip((2.0, 4.65, 7.9, 10.47), STAGES, strict=True):
         axes.text(middle, 2.2, name, ha="center", weight="bold" if name in stages else "normal")
     plots.show(figure, alt=_words(stages))
 
