@@ -22,11 +22,13 @@ from vsecore.experiments import (
     studied,
     tuning,
 )
+from vsecore.experiments.claims import PASSED
 from vsecore.experiments.experiment import Training, only_recipe, title_of
 from vsecore.experiments.first_round import SHARES, mine_for, shares_true
-from vsecore.experiments.ledger import Studied
+from vsecore.experiments.ledger import Studied, race
 from vsecore.experiments.references import ORACLE, truth_of
 from vsecore.experiments.scales import at_scale
+from vsecore.experiments.verdicts import differences
 from vsecore.recipes import get
 from vsecore.training import fit, fit_in_rounds, score_split
 
@@ -274,3 +276,11 @@ def test_a_baseline_is_passed_in_the_first_epoch_above_its_best():
     assert epochs_to_pass(system, baseline) == {0: 3, 1: 12}
     assert epochs_to_pass(baseline, system) == {0: None, 1: None}
     assert epochs_to_pass(system, baseline, "i2t_r1") == {}
+
+
+def test_a_system_that_passes_in_time_has_epochs_to_spare():
+    baseline = followed(i2t_r1=[[5.0, 7.0, 6.0, 6.0]] * 3, t2i_r1=[[9.0, 9.0, 9.0, 9.0]] * 3)
+    curves = [[8.0, 1.0, 1.0, 1.0], [7.0, 7.0, 8.0, 1.0], [7.0] * 4]
+    first, second = race(followed(i2t_r1=curves, t2i_r1=curves), baseline)
+    assert differences(first, second, PASSED["i2t_r1"]) == [2 - 1, 2 - 3, 2 - 5]
+    assert differences(first, second, PASSED["t2i_r1"]) == [2 - 5] * 3

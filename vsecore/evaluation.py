@@ -230,13 +230,14 @@ def coco_benchmarks(scores: Matrix, image_ids: Sequence[Any], caption_ids: Seque
     Returns:
         What `evaluate` returns, as `coco_1k_i2t_r1` and so on (mean over the five folds) and as
         `coco_5k_...`; `cxc_i2t_r1` to `cxc_t2i_r10` and `cxc_rsum`; `eccv_i2t_r1` and `eccv_t2i_r1`; recalls
-        in percent. As fractions `eccv_i2t_r_precision`, `eccv_i2t_map_at_r`, and the same for t2i.
+        in percent. As fractions `cxc_i2t_r_precision`, `eccv_i2t_r_precision`, `eccv_i2t_map_at_r`, and the
+        same for t2i.
 
     Raises:
         ValueError: a shape is wrong, a score is NaN, or the ids are not those of the split.
 
     Source: Karpathy and Fei-Fei 2015 (1K, 5K); Parekh et al. 2021 (CxC); Chun et al. 2022 (ECCV Caption),
-    whose package `eccv_caption` measures the last two.
+    whose package `eccv_caption` measures the last two; Bleeker et al. 2023 for R-precision on CxC.
     """
     split = coco_judgements.split_ids()
     _check_matrix("scores", scores, shape=(len(split.pictures), len(split.captions)))

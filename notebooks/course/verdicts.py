@@ -12,7 +12,7 @@ import yaml
 
 from course.wording import seeds, signed, spread
 from vsecore.experiments import Claim, Outcome
-from vsecore.experiments.claims import EARLY, FIRST_PLACE
+from vsecore.experiments.claims import EARLY, FIRST_PLACE, PASSED
 from vsecore.experiments.graded import GRADED
 from vsecore.experiments.printed import printed_difference
 from vsecore.experiments.set_vectors import LOST_ALONE, LOST_WITHOUT
@@ -96,6 +96,7 @@ CALLED = {
     "i2t_map_at_r": "mAP@R to text",
     "t2i_map_at_r": "mAP@R to picture",
     EARLY: "early rsum",
+    **dict(zip(PASSED.values(), ("epochs to spare, R@1 to text", "the same to picture"), strict=True)),
     "i2t_rsum": "recalls to text",
     "t2i_rsum": "recalls to picture",
     FIRST_PLACE: "first both ways",

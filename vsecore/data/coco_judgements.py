@@ -96,13 +96,14 @@ def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str,
 
     Args:
         benchmark: "cxc" or "eccv".
-        captions: for each picture of the benchmark the captions found, best first; at least 10 for CxC, and
-            for ECCV as many as are right.
+        captions: for each picture of the benchmark the captions found, best first; as many as are right, and
+            at least 10 for CxC.
         pictures: for each caption the pictures found, in the same form.
 
     Returns:
-        CxC: `i2t_r1` to `t2i_r10` in percent and `rsum`. ECCV: `i2t_r1` and `t2i_r1` in percent, and as
-        fractions `i2t_r_precision i2t_map_at_r t2i_r_precision t2i_map_at_r`.
+        CxC: `i2t_r1` to `t2i_r10` in percent and `rsum`, and as fractions `i2t_r_precision` and
+        `t2i_r_precision`. ECCV: `i2t_r1` and `t2i_r1` in percent, and as fractions also `i2t_map_at_r` and
+        `t2i_map_at_r`.
     """
     eccv = (("r1", "r1", 100), ("rprecision", "r_precision", 1), ("map_at_r", "map_at_r", 1))
     names = eccv if benchmark == "eccv" else tuple((f"r{k}", f"r{k}", 100) for k in (1, 5, 10))
@@ -115,7 +116,14 @@ def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str,
         for way in ("i2t", "t2i")
         for theirs, ours, scale in names
     }
-    return row if benchmark == "eccv" else row | {"rsum": sum(row.values())}
+    if benchmark == "cxc":
+        row["rsum"] = sum(row.values())
+        for way, lists, right in zip(("i2t", "t2i"), (captions, pictures), right_items("cxc"), strict=True):
+            hits = [len({*found[: len(right[query])]} & {*right[query]}) for query, found in lists.items()]
+            row[f"{way}_r_precision"] = float(
+                np.mean([n / len(right[q]) for q, n in zip(lists, hits, strict=True)])
+            )
+    return row
 
 
 @cache

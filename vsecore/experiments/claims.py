@@ -30,6 +30,8 @@ FIRST_PLACE = "both_r1"
 """The percentage of pairs whose cross-retrieval rank is 0."""
 EARLY = "early_rsum"
 """The mean rsum on the development split over the first third of the epochs."""
+PASSED = {"i2t_r1": "passed_i2t_r1", "t2i_r1": "passed_t2i_r1"}
+"""By recall on the development split: minus the epochs in which a system passes another, see `race`."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ SUBJECTS: dict[str, Subject] = {
     "caption retrieval": _retrieval("i2t"),
     "image retrieval": _retrieval("t2i"),
     "early in training": Subject((EARLY,)),
+    "epochs to pass": Subject(tuple(PASSED.values()), absolute=True, margin=0.5),  # epochs
     "first place": Subject((FIRST_PLACE,)),  # of a pair, in both directions
     "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
     "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already

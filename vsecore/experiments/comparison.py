@@ -59,7 +59,7 @@ class Comparison:
 
     def _sets(self) -> str:
         """Return a table of the rsum with one vector of a side's sets alone, or without it; "": no sets."""
-        systems = []
+        systems: list[tuple[str, Sequence[Mapping[str, float]]]] = []
         for name, entries in self.ranked.items():
             systems.append((name, [entry.metrics for entry in entries]))
             if name in self.paper_sets:

@@ -13,7 +13,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
 from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.gates import Shut
-from vsecore.experiments.ledger import Studied, studied
+from vsecore.experiments.ledger import Studied, race, studied
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
@@ -95,6 +95,8 @@ def _first_look(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[O
         return Outcome(claim, {}, [gate], "not tried"), None
     first = arms[claim.system]
     second = arms[claim.against] if claim.against else gates.zero(first, data, claim.about)
+    if claim.about == "epochs to pass":
+        first, second = race(first, second)
     by_seed = {measure: differences(first, second, measure) for measure in claim.subject.measures_on(data)}
     shut = list(gates.shut(first, second, data, claim.about))
     return Outcome(claim, by_seed, shut, "too small to say"), (first, second)
