@@ -443,7 +443,7 @@ lesson.finding("0.05 raises the contrastive loss", loss["η = 0.05"] > 1.5 * los
 # 4. *"A lower reconstruction loss does not necessarily result in higher evaluation scores."* We see this: 0.05 has the lower loss and the lower rsum.
 # 5. *"The contrastive loss do[es] not depend much on the value of the reconstruction loss."* Only in part: with 0.05 it ends 1.7 times as high as with 0.2.
 #
-# The third explains itself by the controller. $\lambda$ had risen to 2.3, and while it came down, slowly as an integral does, it kept pushing the loss far
+# The controller explains the third. $\lambda$ had risen to 2.3, and while it came down, slowly as an integral does, it kept pushing the loss far
 # below the bound. On our small captions nothing pushes it back up.
 #
 # ## Is it worth it?
@@ -493,7 +493,7 @@ lesson.finding(
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few to
 # be sure. All of this is about drawn scenes and short captions, and need not hold for photographs.
 #
-# On the course's scoreboard, InfoNCE with this simple pooling starts from a low place, and a target brings it only part of the way up:
+# On the course's scoreboard, InfoNCE with this simple pooling stands near the bottom, and a target lifts it only a few rows:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("16")
@@ -553,8 +553,8 @@ course.numbers(gone | {"BL, which never saw a number": of_bl})
 lesson.finding("no target undoes the shortcut", max(gone.values()) < of_bl - 30)
 
 # %% [markdown]
-# A target does not undo the shortcut: each of the three finds far less than BL, which never saw a number. What the targets gain among the
-# three is too little for one seed to be sure of.
+# A target does not undo the shortcut: each of the three finds far less than BL, which never saw a number. Among the three, the targets'
+# lead is too small for one seed to establish.
 #
 # ## Averaging the weights
 #
@@ -579,7 +579,7 @@ lesson.finding("in the end all are the same", max(last.values()) - min(last.valu
 # %% [markdown]
 # Without the control we would have praised the average for a lead of 94 rsum after the first epoch. But the last weights have the same lead once their statistics are fresh. While
 # the learning rate is high, running statistics lag behind the weights; as it falls to zero, all three become equal. Our average is over two
-# consecutive steps. On COCO a tenth of an epoch is hundreds of steps, and there averaging has something to do.
+# consecutive steps. On COCO a tenth of an epoch is hundreds of steps, so averaging can make a difference there.
 #
 # ## What each system finds
 #
@@ -629,7 +629,7 @@ lesson.finding("LTD finds a little more that is true", of_ltd_five > of_bl_five 
 # ```{exercise} Change one thing
 # :label: ex-16-explore
 #
-# The multiplier of our short training learned forty times as fast as the paper's. Try 1 and 200. You should see the highest $\lambda$, the reconstruction loss at
+# The multiplier of our short training learned forty times as fast as the paper's. Try 1 and 200. The cell prints the highest $\lambda$, the reconstruction loss at
 # the end, and the rsum. Which of them do you expect to change most?
 # ```
 
@@ -660,7 +660,7 @@ check("16.explore", (your_expectation, your_finding))
 #
 # With $\rho = 0.005$, a hundred steps with $g$ below 1 move $\lambda$ by less than a half, so the term acts like a constant weight of about $1/\eta = 2.5$. Very fast
 # multipliers overshoot: $\lambda$ grows large before the loss has had time to fall. And yet the paper's rate has the higher rsum here, 406.6 against 396.2. With
-# one seed and a hundred steps that says little, but it is a warning: the loss that is lower need not be the system that retrieves better.
+# one seed and a hundred steps that says little, but it is a warning: the system with the lower loss need not be the one that retrieves better.
 # ````
 #
 # ## Paper, notebook, package
