@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 import torch
@@ -10,6 +11,7 @@ from IPython.display import Markdown
 from course.wording import mean, table
 from vsecore import records, scenes
 from vsecore.experiments import RESULTS, Studied, side_by_side
+from vsecore.paths import results
 from vsecore.recipes import Recipe
 
 ROWS: dict[str, dict[str, tuple[str, str]]] = {
@@ -92,17 +94,58 @@ def found(notebook: str) -> dict[str, Studied]:
     return side_by_side(arms, "scenes", "region")
 
 
+def costs(arms: Mapping[str, Studied]) -> Markdown:
+    """Return what each row of a scoreboard costs, as a table; the best rsum comes first.
+
+    Machines were shared while they trained, so the fastest of at least three seeds stands for a training.
+    """
+    queries = query_ms()
+    rows = [
+        [
+            name,
+            f"{arm.rsum:.1f}",
+            _parameters(arm),
+            _minutes(arm),
+            f"{queries[name]:.1f}" if name in queries else "–",
+        ]
+        for name, arm in sorted(arms.items(), key=lambda one: -one[1].rsum)
+    ]
+    return Markdown(table(["system", "rsum", "parameters", "minutes to train", "ms a query"], rows))
+
+
+def query_ms() -> dict[str, float]:
+    """Return the milliseconds for a query of each row that is one system (`tests/benchmarks/queries.py`)."""
+    return {
+        row: ms
+        for one in records.find(results(), name="benchmark_queries")
+        for row, ms in one.metrics.items()
+    }
+
+
+def recipe_of(arm: Studied) -> Recipe | None:
+    """Return the recipe of an arm; None if it is several systems."""
+    return Recipe.from_dict(_records(arm)[0].config) if len(arm.trainings) == 1 else None
+
+
+def _records(arm: Studied) -> list[records.Record]:
+    name, digest = arm.title
+    return records.find(RESULTS, name=name, config_hash=digest)
+
+
+def _minutes(arm: Studied) -> str:
+    """The minutes of its fastest training, if there are at least three."""
+    seconds = [one.seconds for one in _records(arm)]
+    return f"{min(seconds) / 60:.1f}" if len(seconds) > 2 else "–"
+
+
 def _parameters(arm: Studied) -> str:
     """The parameters of an arm's model: those that are recorded or, before they were, those of its recipe."""
     if recorded := arm.results.get("parameters"):
         return f"{next(iter(recorded.values())):,.0f}"
-    name, digest = arm.title
-    entry = records.find(RESULTS, name=name, config_hash=digest)[0]
-    if len(arm.trainings) > 1:
+    if (recipe := recipe_of(arm)) is None:
         return "–"
-    recipe = Recipe.from_dict(entry.config)
     with torch.device("meta"):
-        model = recipe.build(entry.data["feature_dim"], recipe.tokenizer(_captions()))
+        model = recipe.build(_records(arm)[0].data["feature_dim"], recipe.tokenizer(_captions()))
     return f"{sum(weight.numel() for weight in model.parameters()):,}"
 
 
