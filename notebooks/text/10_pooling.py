@@ -96,7 +96,7 @@ def watch(event):
 run = fit(recipe, dataset, callback=watch, seed=seed)
 
 # %% [markdown]
-# Here are its encoders' outputs for the 500 pictures of the development split. A grid has no padding, but captions do.
+# Here are its encoders' outputs for the 500 development pictures. A grid has no padding, but captions do.
 
 # %%
 model, tokenizer, D = run.model, run.tokenizer, recipe.dim
