@@ -42,7 +42,7 @@ import course
 from course import plots, standings
 from course.checks import check, exercise
 from course.drawings import joint_space, system
-from course.engine import FIRST_RECIPE
+from course.engine import opened
 from vsecore import experiments, records
 from vsecore.evaluation import evaluate, map_at_r, r_precision, ranks
 from vsecore.similarity import cosine
@@ -50,7 +50,6 @@ from vsecore.training import encode
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-recipe = FIRST_RECIPE.override({"training.epochs": lesson.pick(smoke=1, lesson=3, full=15)})
 
 # %%
 system(lit="compare")
@@ -58,14 +57,14 @@ system(lit="compare")
 # %% [markdown]
 # ## A sentence finds its pictures
 #
-# We take the system that we trained in *Start here*. It gives a vector for each picture and each caption of the test split. `S` holds the
-# cosine of every picture with every caption.
+# We take the system that answers at the beginning of *Start here*. It gives a vector for each picture and each caption of the test
+# split. `S` holds the cosine of every picture with every caption.
 
 # %%
-dataset = lesson.dataset("grid")
-owner = torch.from_numpy(dataset.test.owner)  # (Nc,)   the picture of each caption
-run = lesson.trained(recipe, dataset)
-v, t = (side.vectors for side in encode(run.model, dataset.test, run.tokenizer))
+model, tokenizer = opened(lesson)
+test = lesson.test_split("grid")
+owner = torch.from_numpy(test.owner)  # (Nc,)   the picture of each caption
+v, t = (side.vectors for side in encode(model, test, tokenizer))
 S = cosine(v, t)  # (Ni, Nc)
 
 # %% [markdown]
@@ -93,11 +92,11 @@ figure = plots.picture_row(
     lesson.pictures("test", found[asked].tolist()),
     names,
     marked=hits[asked].tolist(),
-    heading=dataset.test.captions[asked],
+    heading=test.captions[asked],
 )
 plots.show(
     figure,
-    alt=f"The first five pictures found for: {dataset.test.captions[asked]} A frame and a tick mark those of which it is true.",
+    alt=f"The first five pictures found for: {test.captions[asked]} A frame and a tick mark those of which it is true.",
 )
 
 # %% [markdown]
