@@ -1,8 +1,11 @@
 """Experiments: each arm trained once from each seed, and compared."""
 
 import math
+import os
+import signal
 import statistics
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from small import start
 from studies import SMALL, study
 from vsecore import experiments, records, scenes
 from vsecore.baselines import ridge_scores
@@ -270,6 +274,20 @@ def test_a_setting_that_an_arms_variants_overrule_is_named(variants, overruled):
     assert running._overruled(get(f"2ad_grid_gru{variants}", changes), changes) == overruled
 
 
+def killed_worker(cache, folder):
+    """What the process that is killed runs: it dies in the middle of its second epoch and cannot tidy up."""
+
+    def observe(event):
+        if event.step == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return observe_negatives(event)
+
+    observe_negatives = running.observe_negatives
+    running.observe_negatives, running.cache_folder = observe, lambda name: Path(cache) / name
+    LESSON_SCALE["small"] = SMALL
+    in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=Path(folder))
+
+
 def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, monkeypatch, cache):
     def record(name):
         in_a_lesson("2ad_parts", small_data, seeds=[3], arms=["all"], folder=tmp_path / name)
@@ -278,17 +296,15 @@ def test_a_training_that_was_killed_goes_on_and_gives_the_same_record(tmp_path, 
 
     steps, observe = [], running.observe_negatives
 
-    def killed(event):
+    def noted(event):
         steps.append(event.step)
-        if len(steps) == 6:
-            raise KeyboardInterrupt
         return observe(event)
 
-    monkeypatch.setattr(running, "observe_negatives", killed)
-    with pytest.raises(KeyboardInterrupt):
-        record("resumed")
+    monkeypatch.setattr(running, "observe_negatives", noted)
+    killed = start("test_experiments", "killed_worker", cache, tmp_path / "resumed")
+    assert killed.wait() == -signal.SIGKILL
     again = record("resumed")
-    assert steps == [1, 2, 3, 4, 5, 6, 5, 6, 7, 8], "what the first epoch learned is kept"
+    assert steps == [5, 6, 7, 8], "what the first epoch learned is kept"
     assert again == record("whole")
     assert not any((cache / "experiments").iterdir()), "what is recorded is not kept any longer"
 

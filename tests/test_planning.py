@@ -52,6 +52,12 @@ def test_the_steps_are_those_of_the_training(batches, clock):
     assert planned.steps * planned.epochs == train(learner).history[-1]["step"]
 
 
+def test_what_is_thrown_away_is_not_shown_as_a_training(monkeypatch, capsys):
+    monkeypatch.setenv("VSECORE_BATCH", "0")
+    plan(recipe(), small_data(), seconds=0.01, device="cpu")
+    assert "epoch" not in capsys.readouterr().err
+
+
 def test_it_ends_when_enough_is_seen(clock):
     longer = {"training.epochs": 1000}
     began = clock.now

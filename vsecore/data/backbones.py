@@ -196,7 +196,8 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
         raise _unknown(name, [*timm.list_models(), MOBILENET])
     if not untrained and weights is None:
         if name == MOBILENET or published is None or not published.hf_hub_id:
-            raise ValueError(f"nobody publishes weights for {name}: name a local file (--weights)")
+            where = "--weights; in Python, weights="
+            raise ValueError(f"nobody publishes weights for {name}: name a local file ({where})")
         file_name = published.hf_hub_filename or "model.safetensors"
         weights = weight_files.fetch_from_hub(name, published.hf_hub_id, file_name)
         overlay = {"file": str(weights)}

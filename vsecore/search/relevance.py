@@ -88,10 +88,11 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
     learned = Relevance(float(fit.intercept_[0]), float(fit.coef_[0, 0]), len(x[::2]))
     index.store.note(FACT, json.dumps(asdict(learned)))
     shares, y = learned._probability(x[1::2]), y[1::2]
-    found = "there were none"
+    found = "no picture reached 50 %"
     if (likely := shares >= 0.5).any():
-        found = f"{100 * y[likely].mean():.0f} % were right (told: {100 * shares[likely].mean():.0f} %)"
-    return learned, f"checked on {len(y)} other captions: of the pictures told 50 % or more, {found}"
+        held, told = 100 * y[likely].mean(), 100 * shares[likely].mean()
+        found = f"of the pictures told 50 % or more, {held:.0f} % were right (told: {told:.0f} %)"
+    return learned, f"checked on {len(y)} other captions: {found}"
 
 
 def relevance_of(index: Index) -> Relevance | None:

@@ -183,6 +183,6 @@ def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> 
             differences.append(f"{name.removeprefix('recipe.')}: {had} in the run, {has} now")
     if differences:
         raise ValueError(
-            f"{folder} holds another run ({'; '.join(differences)}): resume with the same, or choose another "
-            "folder"
+            f"{folder} holds another run ({'; '.join(differences)}): resume with the same, choose another "
+            f"folder, or train it further into another one (--init {folder})"
         )

@@ -146,7 +146,7 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     tokenizer = recipe.tokenizer(data.train.captions)
     negatives = _some_negatives(data.train) if recipe.learns_offline else None
     timer = _StepTimer(seconds)
-    with contextlib.suppress(_EnoughError):
+    with contextlib.suppress(_EnoughError), without_progress():  # its bar would show a training
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
     if not timer.took:
         raise ValueError("the training ended before two steps: nothing could be timed")
