@@ -16,7 +16,7 @@ document.addEventListener("DOMContentLoaded", () => {
       if (scrolls) frame.setAttribute("tabindex", "0");
     }
   });
-  const kinds = ":is(.cell_output, .output, .wide-frame, .pst-scrollable-table-container, pre, div.math, mjx-container)";
+  const kinds = ":is(.cell_output, .output, .pst-scrollable-table-container, pre, div.math, mjx-container)";
   const watch = () => document.querySelectorAll(`.bd-article ${kinds}`).forEach((frame) => frames.observe(frame));
   watch();
   window.addEventListener("load", () => (window.MathJax?.startup?.promise || Promise.resolve()).then(watch));

@@ -34,7 +34,7 @@ def compared(batch: int, part: int) -> None:
         image = heatmap(axes, pairs + np.eye(batch), vmin=0, vmax=2, aspect="equal")
         axes.set(title=title, xlabel="caption", ylabel="picture")
     meanings = ("never compared", "negatives", "positives")
-    keys = [Patch(color=image.to_rgba(value), label=name) for value, name in enumerate(meanings)]
+    keys = [Patch(color=image.cmap(value / 2), label=name) for value, name in enumerate(meanings)]
     figure.legend(handles=keys, loc="outside lower center", ncols=3)
     show(
         figure,
