@@ -88,6 +88,9 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(album, tmp_path):
     again = run("evaluate", out, "--data", folder)
     assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
     assert run("evaluate", out, out, "--data", folder) == again  # a run and itself say what it says alone
+    drawn = tmp_path / "found.png"
+    run("show", out, "--data", folder, "--pictures", photographs, "--out", drawn)
+    assert drawn.stat().st_size > 0
 
 
 def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch, tmp_path, complaint):

@@ -90,7 +90,7 @@ def _file_name(name: str) -> str:
 def _on_one_line(caption: str) -> str:
     """Return a caption without line breaks; some of COCO's captions contain one."""
     if len(caption) > LONGEST_CAPTION or "\0" in caption:
-        raise ValueError(f"text of at most {LONGEST_CAPTION} characters")
+        raise ValueError(f"text of at most {LONGEST_CAPTION} characters, without NUL")
     return " ".join(caption.replace("\ufeff", " ").split())
 
 

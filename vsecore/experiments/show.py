@@ -92,7 +92,7 @@ def _show(axes: Axes, picture: np.ndarray, right: bool) -> None:
     """Show a picture, framed and with a tick if it is right."""
     axes.imshow(picture)
     if right:
-        height, width = picture.shape[:2]
+        height, width = np.shape(picture)[:2]  # of Pillow's pictures too
         axes.plot([0, width, width, 0, 0], [0, 0, height, height, 0], color=OURS, linewidth=4, clip_on=False)
         box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
         axes.text(0.04, 0.86, "✓", color=OURS, fontsize=14, bbox=box, transform=axes.transAxes)
