@@ -58,6 +58,16 @@ def test_what_is_thrown_away_is_not_shown_as_a_training(monkeypatch, capsys):
     assert "epoch" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("epochs", [1, 1000])
+def test_a_single_step_an_epoch_is_timed_too(epochs, clock):
+    data = small_data()
+    learner = recipe(
+        training__batches="pictures", training__batch_size=len(data.train), training__epochs=epochs
+    )
+    planned = plan(learner, data, seconds=10.0, device="cpu")
+    assert (planned.steps, planned.step_seconds) == (1, 2.0) and clock.now <= 12
+
+
 def test_it_ends_when_enough_is_seen(clock):
     longer = {"training.epochs": 1000}
     began = clock.now

@@ -97,24 +97,29 @@ class _EnoughError(Exception):
 class _StepTimer:
     """A callback that times the steps of a training, and ends it after some seconds.
 
-    The first step does not count: it is slower, since memory is taken and caches are filled.
+    The first step of an epoch does not count, unless there are no others: data must be opened before it, and
+    before the very first, memory be taken and caches filled.
     """
 
     event: Event
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.took = seconds, list[float]()
-        self._before: float | None = None
+        self.seconds, self._later, self._first = seconds, list[float](), list[float]()
+        self._before, self._after_step = time.perf_counter(), False
+
+    @property
+    def took(self) -> list[float]:
+        """The seconds of each step that counts."""
+        return self._later or self._first[1:] or self._first
 
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
-        if self._before is not None and event.kind == "step":
-            self.took.append(time.perf_counter() - self._before)
+        if event.kind == "step":
+            (self._later if self._after_step else self._first).append(time.perf_counter() - self._before)
         self.event = event
-        if sum(self.took) >= self.seconds:
+        if sum(self._later or self._first[1:]) >= self.seconds:
             raise _EnoughError
-        # After an evaluation, what comes next is not a step alone.
-        self._before = time.perf_counter() if event.kind == "step" else None
+        self._before, self._after_step = time.perf_counter(), event.kind == "step"
 
 
 @checked
@@ -133,7 +138,7 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         keywords: settings as for `fit`: `device`, `precision`, `workers`.
 
     Raises:
-        ValueError: recipe and data do not fit, or there are no two steps to time.
+        ValueError: recipe and data do not fit.
     """
     if recipe.predicts_targets and data.train.targets is None:
         same = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))
@@ -148,8 +153,6 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     timer = _StepTimer(seconds)
     with contextlib.suppress(_EnoughError), without_progress():  # its bar would show a training
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
-    if not timer.took:
-        raise ValueError("the training ended before two steps: nothing could be timed")
     system, settings = timer.event.system, recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
     pictures = [split.pictures for split in (data.train, data.dev, data.test)]
