@@ -180,9 +180,8 @@ print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 # `matched` which things the two entities are.
 # ```
 
+
 # %%
-
-
 @exercise("01.true")
 def consistent(matched, claimed, facts):  # -> True or False
     # your part
@@ -483,9 +482,8 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 # Which cells of `truth` are foreign pairs? $\varphi$ is the mean over them.
 # ```
 
+
 # %%
-
-
 @exercise("01.batch")
 def expected_false_negatives(truth, owner, B):  # (Nc, Ni), (Nc,), a whole number -> a number
     # your part

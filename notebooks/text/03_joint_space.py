@@ -156,9 +156,8 @@ joint_space.in_front(negatives.numpy(), own_scores[c].item())
 # that it should not?
 # ```
 
+
 # %%
-
-
 @exercise("03.captions")
 def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
     # your part
@@ -190,9 +189,8 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # Make a mask (Ni, Nc) of what belongs together. Use it twice: to find the best own score, and to leave own captions out of the count.
 # ```
 
+
 # %%
-
-
 @exercise("03.ranks")
 def picture_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Ni,)
     # your part
@@ -493,9 +491,8 @@ joint_space.recall_by_size(cuts, lambda n, k: expected_recall(n, k, *fitted), sm
 # `shown.sum()` is R. Only the first R places take part. A running count of the relevant items, divided by the place, is P.
 # ```
 
+
 # %%
-
-
 @exercise("03.precision")
 def average_precision_at_r(shown):  # (n,) bool, the best place first -> a number
     # your part
