@@ -128,8 +128,8 @@ def all_negatives(S, margin=0.2):  # (B, B) -> ()
 #
 # ## Why one negative can be better than many
 #
-# VSE++ changes one thing: it keeps only the *hardest negative* of each row and column, the one with the highest similarity. This maximum
-# of hinges, MH, is equation (6):
+# VSE++ makes "a simple change to common loss functions" (abstract): it keeps only the *hardest negative* of each row and column, the one
+# with the highest similarity. This maximum of hinges, MH, is equation (6):
 #
 # $$\begin{aligned}
 # \ell_{MH}={}&\max_{t'}[m+s(v,t')-s(v,t)]_+ \\
@@ -601,7 +601,7 @@ def holm(p_values, questions):  # a list, a number -> a list
 # ````{solution} ex-04-holm
 # :class: dropdown
 #
-# Sort the *places*, so that each result finds its way back. Questions without an answer count too.
+# Sort the *places*, so that each result finds its way back.
 # ````
 #
 # With both tests, corrected, we judge a claim that one system is better than another. The verdict *reproduced* means that it is.

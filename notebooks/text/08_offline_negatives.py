@@ -242,9 +242,10 @@ for name, N in most.items():
 #
 # ## Mine the whole training set
 #
-# So we look outside the batch. AOQ keeps a list of the hardest captions for each picture, and a list of the hardest pictures for each
-# caption; their lengths are printed above. For a large training set, all similarities would not fit into memory at once, so we go block by
-# block: a few hundred pictures with all captions, then the next few hundred. We need three steps.
+# So we look outside the batch. In AOQ, a model "predicts its similarity score to all its non-corresponding texts/images in the training
+# set, ranks them by their scores and stores the list" of the top ones (section 3.2): a list of the hardest captions for each picture, and a
+# list of the hardest pictures for each caption; their lengths are printed above. For a large training set, all similarities would not fit
+# into memory at once, so we go block by block: a few hundred pictures with all captions, then the next few hundred. We need three steps.
 #
 # ```{exercise} Hide what belongs to a picture
 # :label: ex-08-own

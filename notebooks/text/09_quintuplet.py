@@ -249,8 +249,9 @@ for name, negative in {"one anchor": v @ t_off, "no common element": v_off @ t_o
 # ````
 #
 # So a hinge with one anchor teaches the picture only the difference between two captions, nothing of what they share. (That is exact while
-# $v$ has none of the shared direction, because for unit vectors the part of the gradient along $v$ drops out.) The paper argues that this generalises badly. The other hinge moves $v$ towards the shared direction, and pushes $v_{\mathrm{off}}$ away from it; but as the
-# picture of another pair, $v_{\mathrm{off}}$ is pulled back by its own captions.
+# $v$ has none of the shared direction, because for unit vectors the part of the gradient along $v$ drops out.) The paper says that this
+# "weakens the model's generalization capability from training to testing". The other hinge moves $v$ towards the shared direction, and
+# pushes $v_{\mathrm{off}}$ away from it; but as the picture of another pair, $v_{\mathrm{off}}$ is pulled back by its own captions.
 #
 # OffQuin adds two hinges whose negative pair has nothing in common with $(v, t)$. Equation 4 is equation 3 plus
 #
