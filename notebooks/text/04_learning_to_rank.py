@@ -645,7 +645,7 @@ def differences_to_publish(ours, theirs):  # (R, n), (R, n) -> (n,)
 # its default.
 # ````
 #
-# We draw pure noise many times, five seeds and five rates for each system, and count how often "ours" wins by a p-value below 0.05.
+# We draw pure noise many times, five seeds and five rates for each system, and count how often "ours" wins with p below 0.05.
 
 
 # %%
@@ -727,9 +727,9 @@ for way in (first, third):
         lesson.finding(f"{measure} in every seed", min(high[measure]) > max(low[measure]))
 
 # %% [markdown]
-# **What came out.** By rsum, the hardest negative ends 16 above the sum over all, or 23 if an epoch of all negatives comes first. The slow
-# start is there too: from the first step on, the hardest negative needs almost half of the training to pass the sum. An epoch of all
-# negatives saves that time, and here it also brings 7 points at the end.
+# **What came out.** By rsum, each run at its best development epoch, the hardest negative is 16 above the sum over all, or 23 if an epoch
+# of all negatives comes first. The slow start is there too: from the first step on, the hardest negative needs almost half of the training
+# to pass the sum. An epoch of all negatives saves that time, and here it also brings 7 points.
 #
 # **What it means.** mAP@R, which counts every caption that is true of a picture, says the same from text to picture. From picture to text,
 # however, the sum over all negatives is better by two points; where measures disagree, the verdict on the whole claim is *mixed*. A likely reason is that
