@@ -99,19 +99,6 @@ def test_words_are_pythons(page: Page) -> None:
     ]
 
 
-def test_a_query_takes_less_than_50_milliseconds(page: Page) -> None:
-    query = "a small white dog is beside the large brown tree in the park and a bird flies above it"
-    took = page.evaluate(
-        """(query) => [...Array(15)].map(() => {
-          const start = performance.now();
-          vseLive.engine.search(query, 10);
-          return performance.now() - start;
-        })""",
-        query,
-    )
-    assert min(took) < 50  # whatever else the machine does only adds to it
-
-
 def test_a_sentence_is_typed_and_searched_by_keys_alone(page: Page) -> None:
     box = page.get_by_label("Type a sentence")
     box.focus()
