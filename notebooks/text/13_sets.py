@@ -678,7 +678,8 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - Captions fit many pictures and pictures many captions; the best that one vector can do for two of them is a cosine of $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
-# - Do sets help? In our short training, four vectors have no clear lead over one, although the captions fit ten pictures and more.
+# - Do sets help? In our short training, four vectors reach an rsum of 213 at best and one vector 218, although the captions fit ten pictures
+#   and more. With fifteen epochs, in the next notebook, a set stands 19 above a single vector.
 #
 # ## Where to read on
 #
