@@ -679,7 +679,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
 # - Do sets help? In our short training, four vectors reach an rsum of 213 at best and one vector 218, although the captions fit ten pictures
-#   and more. With fifteen epochs, in the next notebook, a set stands 19 above a single vector.
+#   and more. With fifteen epochs, in the next notebook, a set stands 19 above a single vector (one seed against five).
 #
 # ## Where to read on
 #
