@@ -38,7 +38,7 @@
       bar.firstChild.style.width = `${(100 * Math.abs(value ?? 0)) / largest}%`;
       const told = value === undefined ? "" : both ? signed(value) : number(value, 2);
       return make("button", {
-        type: "button", class: "ex-word", "aria-pressed": String(place === chosen), onclick: () => choose(place),
+        type: "button", class: "ex-word", style: `--at: ${place}`, "aria-pressed": String(place === chosen), onclick: () => choose(place),
       }, make("span", {}, word), bar, make("span", { class: "ex-value" }, told));
     });
   }
@@ -77,7 +77,7 @@
   }
 
   /* Weights by place, as a curve */
-  function curve(values, alt, across = "place in the sorted order") {
+  function curve(values, alt, across = "place, from the largest value to the smallest") {
     const W = 320, H = 120, left = 42, bottom = 100, high = Math.max(...values) * 1.05, low = Math.min(0, ...values);
     const x = (at) => left + ((W - left - 8) * at) / Math.max(1, values.length - 1);
     const y = (value) => bottom - ((bottom - 8) * (value - low)) / (high - low);

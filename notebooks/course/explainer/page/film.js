@@ -143,11 +143,13 @@
     const place = make("div"), names = page.world.films;
     let film;
     const choose = async (name) => {
+      const focused = film && place.contains(document.activeElement);
       film?.pause();
       const data = await load(new URL(`${name}.js`, folder).href, name);
       film = new Film(page, data);
       const link = page.notebooks === undefined ? [] : [make("p", { class: "ex-note" }, "More in ", make("a", { href: `${page.notebooks}${data.notebook}.html` }, "the notebook on it"), ".")];
       place.replaceChildren(choice("Which training", "ex-films", names, name, choose), film.node, ...link);
+      if (focused) place.querySelector("input:checked").focus();
     };
     choose(names[0][0]).catch((error) => place.replaceChildren(make("p", {}, `The films could not be loaded: ${error.message}.`)));
     return make("section", { "aria-label": "Training as a film" }, make("h2", {}, "Training as a film"),

@@ -43,6 +43,7 @@
       Object.assign(this.state, change);
       await this.show();
       if (focus) this.place.querySelector(focus)?.focus();
+      if (focus && "picture" in change) this.opened.scrollIntoView({ block: "nearest" }); // on a phone it lies far above the results
     }
 
     build() {
@@ -121,10 +122,10 @@
       state.word = Math.min(state.word, read.words.length - 1);
       state.cell = Math.min(state.cell, seen.features.rows - 1);
       state.dim = Math.min(state.dim, system.vectors.columns - 1);
-      const region = system.features === "region";
+      const region = system.features === "region", cells = () => Array.from({ length: seen.features.rows }, (_, at) => `row ${Math.floor(at / 7) + 1}, column ${(at % 7) + 1}`);
       return { ...state, name, system, read, scores, ranked, seen, similarity, compared, world, set: (change) => this.set(change),
-        contributions: system.contributions(seen, read, compared), truth: this.trueOf(state.text), address: this.address(state.picture),
-        alt: this.alt(state.picture), boxes: region ? world.boxes[state.picture] : null, names: region ? world.things[state.picture] : null,
+        contributions: system.contributions(seen, read, compared, similarity), truth: this.trueOf(state.text), address: this.address(state.picture),
+        alt: this.alt(state.picture), boxes: region ? world.boxes[state.picture] : null, names: region ? world.things[state.picture] : cells(),
         near: seen.pooled?.sets ? this.nearest(system, seen) : null };
     }
 
@@ -149,6 +150,8 @@
 
     showWords({ read }) {
       const { state, view, world } = this;
+      this.words.classList.toggle("ex-reading", this.lit !== state.text);
+      this.lit = state.text;
       this.words.replaceChildren(...(view ? words(read.words, { values: view.contributions.words, signed: view.contributions.signed }, state.word, (word) => this.set({ word }, `.ex-word:nth-child(${word + 1})`)) : []));
       const chosen = view && read.words[state.word], group = Object.values(world.alike).find((one) => one.includes(chosen)) ?? [];
       this.alike.replaceChildren(...(group.length ? [make("span", {}, `in place of “${chosen}”:`)] : []), ...group.filter((one) => one !== chosen && view.system.numbers.has(one)).map((one) =>
@@ -166,10 +169,12 @@
       const parts = unknown ? [`The systems have not learned ${unknown}.`] : [];
       if (!shown[0].ranked) return [...parts, "They know no word of this sentence."].join(" ");
       const truth = this.trueOf(this.state.text);
-      parts.push(truth ? `“${this.state.text}” is true of ${truth.size} of ${this.world.captions.length} pictures.` : "Of this sentence the page does not know where it is true.");
+      parts.push(truth ? `“${this.state.text}” is true of ${truth.size} of ${this.world.captions.length} pictures.` : "The page does not know of which pictures this sentence is true.");
       if (shown.length > 1) {
         const [one, other] = shown.map(({ ranked }) => ranked.slice(0, TOP)), both = one.filter((at) => other.includes(at)).length;
-        parts.push(`Both systems show ${both} of the same ${TOP} pictures.`);
+        const right = shown.map(({ ranked }) => ranked.slice(0, TOP).filter((at) => truth?.has(at)).length), better = Number(right[1] > right[0]);
+        const verdict = right[0] === right[1] ? `each finds ${right[0]} true ones` : `${this.called(shown[better].name)} finds more true ones, ${right[better]} against ${right[1 - better]}`;
+        parts.push(`Both systems show ${both} of the same ${TOP} pictures${truth?.size ? `; ${verdict}` : ""}.`);
       }
       return parts.join(" ");
     }
@@ -186,7 +191,7 @@
       const what = signed ? "Blue parts of the picture, and blue bars below words, add to the score; orange ones take from it. Together they are the score"
         + (view.seen.pooled.rest ? ", but for what the last normalisation adds." : ".") : "The bluer a part, and the longer the bar below a word, the more it counts for the score.";
       this.opened.replaceChildren(frame, make("div", {}, make("p", { class: "ex-score" }, `${this.called(state.system)}: score ${number(compared.score)} ${truth}`),
-        make("p", {}, `rank ${view.ranked.indexOf(state.picture) + 1} of ${view.ranked.length} for “${read.words.slice(1, -1).join(" ")}”. Its caption: “${view.alt}”`), make("p", { class: "ex-note" }, `${what} The steps below look into the part that is outlined; choose any other.`)));
+        make("p", {}, `Rank ${view.ranked.indexOf(state.picture) + 1} of ${view.ranked.length} for “${read.words.slice(1, -1).join(" ")}”. Its caption: “${view.alt}”`), make("p", { class: "ex-note" }, `${what} The steps below look into the part that is outlined; choose any other.`)));
       return undefined;
     }
 
@@ -195,8 +200,8 @@
       const truth = this.trueOf(this.state.text), top = ranked.slice(0, TOP), found = truth && top.filter((at) => truth.has(at)).length;
       const rest = shown.find((one) => one.name !== name)?.ranked?.slice(0, TOP);
       const best = truth?.size ? ranked.findIndex((at) => truth.has(at)) + 1 : 0;
-      const head = truth ? `${found} of the first ${TOP} are true${truth.size ? `; recall ${number((100 * found) / truth.size, 0)} % (${found} of all ${truth.size} true ones); the first true one has rank ${best}` : ""}` : "the page does not know which are true";
-      return make("section", { "aria-label": `Found by ${this.called(name)}` }, make("h2", {}, `The first ${TOP}: ${this.called(name)}`), make("p", { class: "ex-note" }, head),
+      const head = truth ? `${found} of the first ${TOP} are true${truth.size ? `; recall ${number((100 * found) / truth.size, 0)} % (${found} of all ${truth.size} true ones); the first true one has rank ${best}` : ""}` : "The page does not know which are true";
+      return make("section", { "aria-label": `Found by ${this.called(name)}` }, make("h2", {}, `The first ${TOP}: ${this.called(name)}`), make("p", { class: "ex-note" }, `${head}. Choose a picture to open it above.`),
         make("ol", { class: "ex-results" }, ...top.map((at, place) => {
           const mark = truth ? (truth.has(at) ? " ✓ true" : " ✗ not true") : "";
           return make("li", {}, make("button", { type: "button", class: `${truth?.has(at) ? "ex-true" : ""} ${at === this.state.picture ? "ex-open" : ""}`, "aria-pressed": String(at === this.state.picture),

@@ -73,17 +73,18 @@
   }
 
   function poolStep(view) {
-    const { seen, dim, system } = view, pool = system.parts.image.pool;
+    const { seen, dim, system } = view, pool = system.parts[view.side].pool;
     if (!pool) return [text("SCAN has no pool: it keeps a vector for every box and for every word, and compares them all. That is why it must be computed for each pair of a picture and a sentence.")];
     if (seen.pooled.sets) return slotsStep(view);
     const side = view.side === "text" ? view.read : seen, own = side.pooled, x = side.elements;
+    if (!own.weights) return [sides(view), text(`${x.rows} words become one vector: a GRU reads them all, and its last states from both ends are averaged.`)];
     const term = (at) => own.weights.values[at * x.columns + dim] * x.values[at * x.columns + dim];
     const places = [...Array(x.rows).keys()].sort((a, b) => Math.abs(term(b)) - Math.abs(term(a)));
     const terms = places.slice(0, 5).map((at) => `${number(own.weights.values[at * x.columns + dim])} × ${number(x.values[at * x.columns + dim])}`);
     const total = places.reduce((all, at) => all + term(at), 0);
     const of = view.side === "text" ? "words" : "cells";
     const parts = [
-      choice("Whose parts", "side", [["image", "the picture"], ["text", "the sentence"]], view.side, (value) => view.set({ side: value })),
+      sides(view),
       text(`${x.rows} ${of} become one vector. ${TOLD[pool.name](own, x)}`),
       curve(own.curve, `Weight of each place in the sorted order: ${number(own.curve[0])} for the largest value, ${number(own.curve.at(-1))} for the smallest`),
       dimension(view),
@@ -96,6 +97,8 @@
     }
     return parts;
   }
+
+  const sides = (view) => choice("Whose parts", "side", [["image", "the picture"], ["text", "the sentence"]], view.side, (value) => view.set({ side: value }));
 
   const TOLD = {
     mean: () => "The mean gives every value the same weight.",
@@ -111,10 +114,11 @@
   }
 
   function slotsStep(view) {
-    const { seen, read, near } = view;
+    const { seen, read, near, cell } = view, own = seen.pooled.maps.map((map) => map[cell]);
     return [
-      text("Four slots compete for the cells: each cell is shared out among them by a softmax over the slots. Blue is where a slot takes more than its average; below stands the caption of this picture that comes nearest to it."),
+      text(`The ${own.length} slots compete for the cells: each cell is shared out among them by a softmax over the slots. Blue is where a slot takes more than its average; below stands the caption of this picture that comes nearest to it.`),
       equation("share of cell i to slot k = softmax<sub>k</sub>(q<sub>k</sub> · k<sub>i</sub> / √width)"),
+      equation(`the outlined cell: ${own.map((share) => number(share)).join(" + ")} = ${number(own.reduce((all, share) => all + share, 0))}`),
       make("div", { class: "ex-slots" }, ...seen.pooled.maps.map((map, slot) => make("figure", {},
         scene(view.address, view.alt, aboveAverage(map), {}),
         make("figcaption", {}, `slot ${slot + 1}: “${near[slot].caption}” (${number(near[slot].cosine, 2)})`)))),
@@ -123,11 +127,19 @@
     ];
   }
 
+  const SETS = {
+    mil: "s = max<sub>kl</sub> c<sub>kl</sub>",
+    chamfer: "s = (mean<sub>k</sub> max<sub>l</sub> c<sub>kl</sub> + mean<sub>l</sub> max<sub>k</sub> c<sub>kl</sub>) / 2",
+    smooth_chamfer: "s = (mean<sub>k</sub> log Σ<sub>l</sub> exp(α c<sub>kl</sub>) + mean<sub>l</sub> log Σ<sub>k</sub> exp(α c<sub>kl</sub>)) / 2α",
+  };
+
   function compareStep(view) {
-    const { compared, read, seen, system, word } = view, { name, options } = system.parts.similarity;
+    const { compared, read, seen, system, word, dim } = view, { name, options } = system.parts.similarity;
     if (name === "cosine") {
       const [v, t] = [seen.units[0], read.units[0]];
-      return [text("Both vectors are scaled to length one, so that their product is the cosine of the angle between them."),
+      const raw = seen.pooled.raw, length = Math.hypot(...raw);
+      return [text("Both vectors are scaled to length one, so that their product is the cosine of the angle between them. The picture’s:"), dimension(view),
+        equation(`v<sub>d</sub> = pooled<sub>d</sub> / ‖pooled‖ = ${number(raw[dim])} / ${number(length)} = ${number(v[dim])}`), text("And the score:"),
         equation("s = v · t = Σ<sub>d</sub> v<sub>d</sub> t<sub>d</sub>"), equation(`s = ${products(v, t)}`),
         text(view.contributions.cells ? "The same sum, taken apart by words or by cells in place of dimensions, is what the bars and the shading show." : "")];
     }
@@ -136,7 +148,10 @@
       return [
         text(`Each word looks for its boxes. The word <strong>${read.words[word]}</strong> gives them these weights, and its answer is its cosine with their weighted sum. Choose another word above.`),
         equation("weight<sub>ji</sub> = softmax<sub>i</sub>(9 · normalised cosine of word j and box i)"),
-        table("Where the chosen word looks", ["box", "cosine", "weight"], view.names.map((box, at) => [box, number(compared.cosines[at][word]), number(compared.weights[word][at])])),
+        scene(view.address, view.alt, compared.weights[word], { boxes: view.boxes, names: view.names }),
+        table(`Where the chosen word looks${view.boxes ? "" : ": ten cells"}`, [view.boxes ? "box" : "cell", "cosine", "weight"],
+          [...view.names.keys()].sort((one, other) => compared.weights[word][other] - compared.weights[word][one]).slice(0, view.boxes ? undefined : 10)
+            .map((at) => [view.names[at], number(compared.cosines[at][word]), number(compared.weights[word][at])])),
         equation(`s = log Σ<sub>j</sub> exp(${lse} · answer<sub>j</sub>) / ${lse} = ${number(compared.score)}`),
         table("What every word answers", ["word", "looks at", "answer", "worth"], read.words.map((one, at) => {
           const own = compared.weights[at];
@@ -144,13 +159,14 @@
         }), word),
       ];
     }
+    const [K, L] = [compared.cosines.length, compared.cosines[0].length];
     return [
-      text("Four vectors meet four. What is made of the sixteen cosines is the similarity:"),
+      text(`The picture’s ${K} vectors meet the ${L} of the sentence. What is made of their ${K * L} cosines is the similarity:`),
       choice("similarity", "similarity", [["mil", "MIL: the largest"], ["chamfer", "Chamfer: each one's nearest"], ["smooth_chamfer", "smooth-Chamfer: all, the near ones more"]],
         view.similarity.name, (value) => view.set({ similarity: { name: value, options: { alpha: view.alpha } } })),
       make("label", { class: "ex-dimension" }, `α = ${view.alpha} `, make("input", { type: "range", min: 1, max: 64, value: view.alpha, "aria-label": "alpha of smooth-Chamfer",
         onchange: (event) => view.set({ alpha: Number(event.target.value), similarity: { name: "smooth_chamfer", options: { alpha: Number(event.target.value) } } }) })),
-      equation("s = (mean<sub>k</sub> log Σ<sub>l</sub> exp(α c<sub>kl</sub>) + mean<sub>l</sub> log Σ<sub>k</sub> exp(α c<sub>kl</sub>)) / 2α"),
+      equation(SETS[view.similarity.name]),
       table("Cosines: the picture's slots down, the sentence's across", ["", ...compared.cosines[0].keys()].map((at) => (at === "" ? "slot" : String(at + 1))),
         compared.cosines.map((line, at) => [String(at + 1), ...Array.from(line, (one) => number(one))])),
       equation(`s = ${number(compared.score)}`),

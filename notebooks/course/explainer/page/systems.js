@@ -214,7 +214,7 @@
     }
 
     /* What each word and each element of the picture adds to the score. `signed`: they add up to it, or to it less `rest`. */
-    contributions(seen, read, compared) {
+    contributions(seen, read, compared, similarity = this.parts.similarity) {
       if (this.parts.similarity.name === "cosine") {
         const length = (pooled) => Math.hypot(...pooled.raw);
         const own = (side, other) => side.pooled.shares?.(scaled(other.units[0], 1 / length(side.pooled)));
@@ -225,7 +225,7 @@
         compared.weights.forEach((own, word) => own.forEach((share, box) => { cells[box] += compared.worth[word] * share; }));
         return { signed: false, words: compared.worth, cells };
       }
-      const worth = pairs(compared.cosines, this.parts.similarity.options.alpha ?? 16);
+      const worth = pairs(compared.cosines, similarity);
       const of = (maps, slots) => {
         const out = new Float32Array(maps[0].length);
         maps.forEach((map, slot) => {
@@ -239,9 +239,14 @@
     }
   }
 
-  /* How much each pair of slots moves smooth-Chamfer: its derivative, which adds up to one */
-  function pairs(cosines, alpha) {
-    const K = cosines.length, L = cosines[0].length;
+  /* How much each pair of slots moves the similarity: its derivative, which adds up to one. Chamfer is smooth-Chamfer
+     with an α that leaves the nearest alone. */
+  function pairs(cosines, { name, options }) {
+    const K = cosines.length, L = cosines[0].length, alpha = name === "chamfer" ? 1e6 : options.alpha ?? 16;
+    if (name === "mil") {
+      const largest = SETS.mil(cosines);
+      return cosines.map((line) => Array.from(line, (cosine) => Number(cosine === largest)));
+    }
     const across = cosines.map((line) => softmax(scaled(line, alpha)));
     const down = [...cosines[0].keys()].map((l) => softmax(cosines.map((line) => alpha * line[l])));
     return cosines.map((line, k) => Array.from(line, (_, l) => (across[k][l] / K + down[l][k] / L) / 2));
