@@ -74,7 +74,7 @@
 
   function poolStep(view) {
     const { seen, dim, system } = view, pool = system.parts[view.side].pool;
-    if (!pool) return [text("SCAN has no pool: it keeps a vector for every box and for every word, and compares them all. That is why it must be computed for each pair of a picture and a sentence.")];
+    if (!pool) return [text("SCAN has no pool: it keeps a vector for every box and for every word, and compares them all. That is why a score must be computed anew for each pair of a picture and a sentence.")];
     if (seen.pooled.sets) return slotsStep(view);
     const side = view.side === "text" ? view.read : seen, own = side.pooled, x = side.elements;
     if (!own.weights) return [sides(view), text(`${x.rows} words become one vector: a GRU reads them all, and its last states from both ends are averaged.`)];
@@ -104,7 +104,7 @@
     mean: () => "The mean gives every value the same weight.",
     max: () => "The maximum takes the largest value of each dimension and forgets the rest.",
     gpo: () => "GPO sorts each dimension, and a small GRU that reads nothing but the numbers of the places has learned how much each weighs: all pictures share this curve.",
-    adpool: (own) => `AdPool sorts each dimension and weighs place m by the softmax of u<sub>m</sub> · w: this curve belongs to this picture or sentence alone. A second level weighs each value by itself. Their parts are ω = ${number(own.omega[0], 2)} and ${number(own.omega[1], 2)}.`,
+    adpool: (own) => `AdPool sorts each dimension and weighs place m by the softmax of u<sub>m</sub> · w, where u<sub>m</sub> holds the values at that place and w is learned: this curve belongs to this picture or sentence alone. A second level weighs each value by itself. The two are mixed in the shares ω = ${number(own.omega[0], 2)} and ${number(own.omega[1], 2)}.`,
     projected: () => "First the mean, then a head of two layers.",
   };
 
@@ -144,15 +144,15 @@
         text(view.contributions.cells ? "The same sum, taken apart by words or by cells in place of dimensions, is what the bars and the shading show." : "")];
     }
     if (name === "cross_attention") {
-      const lse = options.lse ?? 6;
+      const lse = options.lse ?? 6, { smooth = 9, aggregate = "lse" } = options;
       return [
         text(`Each word looks for its boxes. The word <strong>${read.words[word]}</strong> gives them these weights, and its answer is its cosine with their weighted sum. Choose another word above.`),
-        equation("weight<sub>ji</sub> = softmax<sub>i</sub>(9 · normalised cosine of word j and box i)"),
+        equation(`weight<sub>ji</sub> = softmax<sub>i</sub>(${smooth} · normalised cosine of word j and box i)`),
         scene(view.address, view.alt, compared.weights[word], { boxes: view.boxes, names: view.names }),
         table(`Where the chosen word looks${view.boxes ? "" : ": ten cells"}`, [view.boxes ? "box" : "cell", "cosine", "weight"],
           [...view.names.keys()].sort((one, other) => compared.weights[word][other] - compared.weights[word][one]).slice(0, view.boxes ? undefined : 10)
             .map((at) => [view.names[at], number(compared.cosines[at][word]), number(compared.weights[word][at])])),
-        equation(`s = log Σ<sub>j</sub> exp(${lse} · answer<sub>j</sub>) / ${lse} = ${number(compared.score)}`),
+        equation(`s = ${aggregate === "lse" ? `log Σ<sub>j</sub> exp(${lse} · answer<sub>j</sub>) / ${lse}` : "mean<sub>j</sub> answer<sub>j</sub>"} = ${number(compared.score)}`),
         table("What every word answers", ["word", "looks at", "answer", "worth"], read.words.map((one, at) => {
           const own = compared.weights[at];
           return [one, view.names[own.indexOf(Math.max(...own))], number(compared.answers[at]), number(compared.worth[at])];
