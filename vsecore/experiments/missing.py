@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,10 +97,13 @@ class Survey:
         entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
 
         def seconds_of(recipe: str, name: str) -> float:
-            """Take as long as others of the recipe, else of the experiment, else of the paper."""
+            """Take as long as the quickest of the recipe, else of the experiment, else of the paper.
+
+            Whatever else a machine does only makes a training slower.
+            """
             own = [entry for entry in entries[name] if entry.name == recipe]
             taken = own or entries[name] or [entry for several in entries.values() for entry in several]
-            return statistics.median(entry.seconds for entry in taken) if taken else math.nan
+            return min((entry.seconds for entry in taken), default=math.nan)
 
         @cache
         def lacks_of(name: str, arm: str) -> Trainings:
