@@ -229,9 +229,8 @@ def coco_benchmarks(scores: Matrix, image_ids: Sequence[Any], caption_ids: Seque
 
     Returns:
         What `evaluate` returns, as `coco_1k_i2t_r1` and so on (mean over the five folds) and as
-        `coco_5k_...`; `cxc_i2t_r1` to `cxc_t2i_r10` and `cxc_rsum`; `eccv_i2t_r1` and `eccv_t2i_r1`; recalls
-        in percent. As fractions `cxc_i2t_r_precision`, `eccv_i2t_r_precision`, `eccv_i2t_map_at_r`, and the
-        same for t2i.
+        `coco_5k_...`; `cxc_i2t_r1` to `cxc_t2i_r10` and `cxc_rsum`; `eccv_i2t_r1`: in percent. As fractions
+        `cxc_i2t_r_precision`, `eccv_i2t_r_precision` and `eccv_i2t_map_at_r`. The same for t2i.
 
     Raises:
         ValueError: a shape is wrong, a score is NaN, or the ids are not those of the split.
