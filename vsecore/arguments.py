@@ -70,9 +70,6 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     Tensors are checked where they are annotated with a `Shape`; numbers, words and the like by pydantic, and
     nothing is converted. Code that is being compiled is not checked.
 
-    Raises:
-        ValueError: from the call, naming the argument, what came, and what is wanted.
-
     Example:
         >>> @checked
         ... def scaled(x: Annotated[Tensor, Shape("B D")], by: Positive = 1.0) -> Tensor: ...

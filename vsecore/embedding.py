@@ -45,11 +45,7 @@ class Embedding:
         raise ValueError("the embedding holds nothing")
 
     def needed(self, name: Literal["vectors", "elements"]) -> Tensor:
-        """Return the vectors, (B, D) or (B, K, D), or the elements, (B, N, D).
-
-        Raises:
-            ValueError: the embedding holds none.
-        """
+        """Return the vectors, (B, D) or (B, K, D), or the elements, (B, N, D)."""
         tensor = self.vectors if name == "vectors" else self.elements
         if tensor is None:
             raise ValueError(

@@ -51,16 +51,9 @@ def ranks(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
 
 
 def recalls(ranks: Matrix) -> dict[str, float]:
-    """Return the percentage of queries whose best own item is among the first 1, 5 and 10.
+    """Return the percentage of queries whose best own item is among the first 1, 5 and 10: "r1", "r5", "r10".
 
-    Args:
-        ranks: counted from 0, (n,), as `ranks` gives them.
-
-    Returns:
-        {"r1": ..., "r5": ..., "r10": ...}.
-
-    Raises:
-        ValueError: ranks are no vector of whole numbers >= 0, or empty.
+    Ranks count from 0, (n,), as `ranks` gives them; others are refused.
     """
     ranks = torch.as_tensor(ranks).detach().cpu().numpy()
     if ranks.ndim != 1 or ranks.size == 0 or ranks.dtype.kind not in "iu" or ranks.min() < 0:
@@ -130,9 +123,6 @@ def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
 
     Returns:
         (Ni, Nc), in the type of the first.
-
-    Raises:
-        ValueError: there is no matrix, their shapes differ, or there is not one positive weight for each.
 
     Source: Zhang et al. 2022 (2AD), section 4.3.
     """

@@ -66,18 +66,7 @@ TWINS: dict[str, tuple[Registry, dict[str, str]]] = {
 def exported(
     model: VSE, recipe: Recipe, tokenizer: Tokenizer, test: Split, name: str = ""
 ) -> dict[str, object]:
-    """Return a system for JSON, with the embedded pictures of a split as its index.
-
-    Args:
-        model: the trained system.
-        recipe: what it was built from.
-        tokenizer: of its captions, a `Vocabulary`.
-        test: the pictures that it ranks, with features of the kind that the recipe reads.
-        name: what the page calls it; "" for the recipe's name.
-
-    Raises:
-        ValueError: a part has no JavaScript twin; the message names it.
-    """
+    """Return a system for JSON, with the embedded pictures of a split as its index."""
     parts = parts_of(recipe)
     if not isinstance(tokenizer, Vocabulary):
         raise ValueError(f"{recipe.name} reads word pieces, which have no JavaScript twin")
@@ -95,11 +84,7 @@ def exported(
 
 
 def parts_of(recipe: Recipe) -> dict[str, Any]:
-    """Return the parts of a recipe by name, with the options that differ from the defaults.
-
-    Raises:
-        ValueError: a part, or one of its options, has no JavaScript twin.
-    """
+    """Return the parts of a recipe by name, with the options that differ from the defaults."""
     if recipe.shared is not None:
         raise ValueError(f"{recipe.name}: a reasoner that both towers share has no JavaScript twin")
     towers: dict[str, ImageTower | TextTower] = {"image": recipe.image, "text": recipe.text}

@@ -19,9 +19,6 @@ def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name:
         mask: bool, (B, N), or None.
         dim: the width that the part was built for; None means any.
         name: what messages call the elements.
-
-    Raises:
-        ValueError: the shapes or the mask's type are wrong, or a row has no real element.
     """
     sizes = {} if dim is None else {"D": dim}
     Shape("B* N D").check(name, x, sizes)
@@ -35,15 +32,7 @@ def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """A softmax over the elements that gives padding a weight of exactly 0.
-
-    Args:
-        logits: one for each element, (B, N, 1), or for each of its dimensions, (B, N, D).
-        mask: bool, (B, N), or None.
-
-    Returns:
-        Weights of the same shape that add up to 1 over the real elements.
-    """
+    """A softmax of (B, N, 1) or (B, N, D) over the elements that gives padding a weight of exactly 0."""
     if mask is not None:
         logits = torch.where(mask.unsqueeze(-1), logits, -torch.inf)
     return logits.softmax(1)

@@ -120,11 +120,7 @@ class VSE(nn.Module):
         return self.image_encoder.view
 
     def pretrained_parameters(self, side: Literal["both", "picture"] = "both") -> Iterator[nn.Parameter]:
-        """Yield the pretrained weights (BERT, a CNN), which need smaller steps than the rest.
-
-        Args:
-            side: "picture": only those of the network behind pictures.
-        """
+        """Yield the pretrained weights (BERT, a CNN), of the picture encoder alone for "picture"."""
         encoders = (self.image_encoder, self.text_encoder)
         for encoder in encoders[: 1 if side == "picture" else 2]:
             if encoder.backbone is not None:

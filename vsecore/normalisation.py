@@ -31,11 +31,6 @@ class ElementNorm(nn.BatchNorm1d):
     evaluation by the running averages of both. With several processes the batch is the joint one, on a CPU
     too.
 
-    Args:
-        channels: width C.
-        eps: added to the variance.
-        momentum: the share of the newest batch in the running averages; None: the same for all batches.
-
     Source: Ioffe and Szegedy 2015, algorithm 1.
     """
 

@@ -93,13 +93,7 @@ class Record:
 
 
 def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
-    """Make the record of a training run. It reports this process's memory, so call it where the run trained.
-
-    Args:
-        run: what `training.fit` returned.
-        metrics: what is reported, usually of the test split.
-        note: in plain words, what the numbers are.
-    """
+    """Make the record of a training run, in the process that trained it, whose memory it reports."""
     return record(
         run.recipe.name,
         config=run.recipe.portable(),
@@ -194,10 +188,6 @@ def _read(path: str, text: bytes) -> Record:
 
 def find(folder: str | Path, **wanted: Any) -> list[Record]:
     """Find the records of a folder that have the given values, in order of file name.
-
-    Args:
-        folder: where `write` wrote.
-        wanted: values of fields, such as name="vsepp_grid_gru", seed=0; data is given by its name.
 
     Example:
         >>> find("assets/results", name="vsepp_grid_gru", data="flickr8k")

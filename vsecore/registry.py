@@ -61,22 +61,14 @@ class Registry:
         return len(self._entries)
 
     def register(self, name: str, entry: type[Any]) -> None:
-        """Add a class of your own, so that recipes can name it.
-
-        Raises:
-            ValueError: the name is taken by another class, or `entry` is not a subclass of the base class.
-        """
+        """Add a class of your own, so that recipes can name it."""
         if not inspect.isclass(entry) or not issubclass(entry, self._base):
             raise ValueError(f"{self.kind} {name!r} is {entry!r}: wanted a subclass of {self._base.__name__}")
         if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self.kind} {name!r} is taken: choose another name")
 
     def read(self, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Check options by the annotations of the class, and convert lists to tuples and the like.
-
-        Raises:
-            ValueError: an option is unknown, missing, or of another type; the message names it.
-        """
+        """Check options by the annotations of the class, and convert lists to tuples and the like."""
         known = self.options(name)
         for option in options:
             if option not in known:
@@ -91,11 +83,7 @@ class Registry:
         }
 
     def build(self, name: str, options: Mapping[str, Any], **context: Any) -> Any:
-        """Build a part from its options, and from what its constructor asks for of the context.
-
-        Raises:
-            ValueError: the name is unknown, or the options do not fit (see `read`).
-        """
+        """Build a part from its options, and from what its constructor asks for of the context."""
         return _call(self[name], self.read(name, options), context)
 
     def call(self, name: str, method: str, options: Mapping[str, Any], **context: Any) -> Any:

@@ -106,19 +106,7 @@ class Retriever:
         backbone: str = "",
         weights: str | Path | None = None,
     ) -> Self:
-        """Load a trained run.
-
-        Args:
-            folder: the run's.
-            features: for a run that reads features, the folder on which it was trained: its `meta.json` says
-                which network made them. None: the one that `vse train` noted, if it is still there.
-            backbone: or that network's name. A run that was trained on scenes needs neither.
-            weights: a file of the network's weights; None: its published ones.
-
-        Raises:
-            FileNotFoundError: the run, the features or the weights are missing.
-            ValueError: a file is damaged; or the run was trained on other features, or with other weights.
-        """
+        """Load a trained run; the arguments are those of `vsecore.load`."""
         run, place = load_run(folder), Path(folder).expanduser().resolve()
         source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
         if weights is not None and run.recipe.features != "pixels":
@@ -127,15 +115,7 @@ class Retriever:
 
     @classmethod
     def of_recipe(cls, name: str) -> Self:
-        """Load towers that were trained already (CLIP, SigLIP), to be used as they are.
-
-        Args:
-            name: a recipe's name, or the folder of a model.
-
-        Raises:
-            FileNotFoundError: the model cannot be found.
-            ValueError: the recipe must be trained first.
-        """
+        """Load towers that were trained already (CLIP, SigLIP) by a recipe's name or their folder."""
         recipe = get(name)
         if not recipe.is_trained:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
@@ -146,12 +126,7 @@ class Retriever:
 
     @classmethod
     def of(cls, source: Source) -> Self:
-        """Load the retriever that an index was built with.
-
-        Raises:
-            FileNotFoundError: a file of it is not where it was.
-            ValueError: a file of it is damaged, or another one.
-        """
+        """Load the retriever that an index was built with."""
         return cls.of_recipe(source.recipe) if source.recipe else cls._of_run(load_run(source.run), source)
 
     @classmethod
@@ -164,12 +139,7 @@ class Retriever:
 
     @functools.cached_property
     def backbone(self) -> Backbone | None:
-        """The network whose features the model reads; None: there is none. Sentences do not need it.
-
-        Raises:
-            FileNotFoundError: its weights are missing.
-            ValueError: they are damaged, or others than those that made the run's features.
-        """
+        """The network whose features the model reads; None: there is none. Sentences do not need it."""
         given = self._backbone
         if given is None:
             return None
@@ -210,9 +180,6 @@ class Retriever:
         Returns:
             C rows, float32 on the CPU, of what the model compares: unit `vectors` (C, D), sets of them
             (C, K, D), or `elements` (C, L, D) with their `mask`.
-
-        Raises:
-            ValueError: there are none, or they are one string.
         """
         sentences, parts = checked_sentences(texts), []
         for start in range(0, len(sentences), batch_size):
@@ -256,12 +223,7 @@ class Retriever:
         return joined(parts)
 
     def similarity(self, images: Embedding, texts: Embedding) -> Tensor:
-        """Compare every picture with every text by the model's own similarity: (B, C), float32.
-
-        Args:
-            images: B pictures, from `encode_images`.
-            texts: C sentences, from `encode_texts`.
-        """
+        """Compare every picture with every text by the model's own similarity: (B, C), float32."""
         with self._lock:
             return score_embedded(self.model, images, texts)
 

@@ -140,11 +140,7 @@ class SlotSetPrediction(SetPrediction):
         self.norm_global = nn.LayerNorm(dim) if of.add_global else None
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return LN(E^T), the slots after the last round: (B, N, D) to (B, K, D).
-
-        Raises:
-            ValueError: as `check_elements`; or positions is "grid" and N is not a square.
-        """
+        """Return LN(E^T), the slots after the last round: (B, N, D) to (B, K, D)."""
         check_elements(local, mask, self.dim, "local")
         x = self.norm_local(without_padding(local, mask))  # (B, N, D)
         keys = self._by_head(self.key(x + self._places(x)))  # (B, H, N, D_h / H)
@@ -305,9 +301,6 @@ def circular_variance(sets: Tensor) -> Tensor:
         (B,) numbers in [0, 1], in float32 at least: 0 if all vectors of a set point the same way, 1 if their
         directions cancel out.
 
-    Raises:
-        ValueError: sets has another shape or type, or its sets are empty.
-
     Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
     if sets.ndim != 3 or not sets.is_floating_point() or 0 in sets.shape[1:]:
@@ -329,11 +322,7 @@ def sine_line(places: int, dim: int, device: torch.device | None = None) -> Tens
 
 
 def sine_grid(cells: int, dim: int, device: torch.device | None = None) -> Tensor:
-    """Return the sines of each cell's row and column in a square grid, (cells, dim): half of each.
-
-    Raises:
-        ValueError: cells is not the square of a whole number.
-    """
+    """Return the sines of each cell's row and column in a square grid, (cells, dim): half of each."""
     side = math.isqrt(cells)
     if side * side != cells:
         raise ValueError(f"local has {cells} elements: positions 'grid' must have a square number of them")
@@ -344,10 +333,7 @@ def sine_grid(cells: int, dim: int, device: torch.device | None = None) -> Tenso
 def attention_heads(dim: int, hidden: int | None, heads: int) -> nn.Sequential:
     """Make the attention of `PIENet`: a logit for each head from each element, (B, N, D) to (B, N, heads).
 
-    Args:
-        dim: width D of the elements.
-        hidden: width of the hidden layer; None: half of D.
-        heads: how many logits.
+    `hidden` is the width of the layer between; None: half of D.
     """
     hidden = hidden or max(1, dim // 2)
     first, last = (projection(*widths, bias=False) for widths in ((dim, hidden), (hidden, heads)))

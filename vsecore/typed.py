@@ -23,9 +23,6 @@ def from_json(what: str, text: bytes | str, kind: Any) -> Any:
         kind: the type, such as `dict[str, int]` or a dataclass. Nothing is converted, except to types
             that JSON does not have, such as tuples.
 
-    Raises:
-        ValueError: it is not JSON, or not of the type.
-
     Example:
         >>> from_json("words.json", '{"words": ["a", 7]}', dict[str, list[str]])
         ValueError: words.json: words[1] is 7: wanted text
@@ -105,11 +102,7 @@ def short(value: Any) -> str:
 def unknown(kind: str, name: str, known: Iterable[str], lister: str = "") -> ValueError:
     """Make the error for a name that is not known: it says those of similar spelling, or else all.
 
-    Args:
-        kind: what the name is one of, such as "pool".
-        name: what was given.
-        known: the names that there are.
-        lister: the command that lists them, if they are too many for a message.
+    `lister` is the command that lists them, if they are too many for a message.
     """
     names = sorted(known)
     begun = [one for one in names if name and one.startswith(name)]

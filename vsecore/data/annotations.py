@@ -134,12 +134,7 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
 
 
 def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
-    """Find the file with a collection's captions and splits; the root itself if texts lie beside pictures.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: there are several, and `json_path` does not say which.
-    """
+    """Find the file with a collection's captions and splits; the root itself if texts lie beside pictures."""
     if json_path is not None:
         found = [expanded(json_path)]
     else:
@@ -363,9 +358,6 @@ def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
 
     Returns:
         The pictures with captions, and the names of those that have none.
-
-    Raises:
-        ValueError: a text is not UTF-8 or has a caption that is too long, or two pictures have one text.
     """
     found: list[Entry] = []
     without: list[str] = []

@@ -96,9 +96,6 @@ class Batches(TorchDataset["Batch"]):
     `tokenizer.blank` and half are left out, so that a model learns both to guess a word and to do without it.
     At least one element of a picture and one word of a caption always stay.
 
-    Raises:
-        ValueError: an option out of its range, or one that does not fit the split.
-
     Source: pairs as in Faghri et al. 2018 (VSE++); dropping as in Chen et al. 2021 (VSE-infinity), there with
     probability 0.2 for both; negatives as in Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """

@@ -50,10 +50,6 @@ def with_boxes(data: Dataset) -> Dataset:
     """Return the data of a folder with its boxes joined to the features.
 
     Scenes have them there already. Features in memory are taken as they come.
-
-    Raises:
-        FileNotFoundError: the folder has no boxes, or not for every split.
-        ValueError: a file of boxes is damaged or does not fit the features.
     """
     pictures = data.train.pictures
     if not (isinstance(pictures, MappedPictures) and pictures.path.name.endswith(_FEATURES)):

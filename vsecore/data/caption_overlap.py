@@ -32,9 +32,6 @@ def rouge_l(queries: Sequence[str], captions: Sequence[str], owner: np.ndarray) 
         Degrees from 0 to 1, (Nq, n) float32: rows are queries, as `evaluation.ndcg` wants them for retrieval
         of pictures.
 
-    Raises:
-        ValueError: a sentence has no word, or owner does not fit the captions.
-
     Source: Lin 2004; as relevance for nDCG, Messina et al. 2020 (TERN). Longest common subsequences are
     computed by `rapidfuzz`.
     """

@@ -55,9 +55,6 @@ def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
     Returns:
         For each picture of the benchmark the captions that fit it, and for each caption the pictures.
 
-    Raises:
-        ValueError: there is no such benchmark.
-
     Source: Lin et al. 2014; Parekh et al. 2021; Chun et al. 2022.
     """
     lists = getattr(_package(), f"{benchmark}_gts")
@@ -74,9 +71,6 @@ def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
 
     Returns:
         (n,) int64.
-
-    Raises:
-        ValueError: the given numbers are not the wanted ones.
     """
     numbers = np.asarray(given)
     if numbers.dtype.kind == "U" and all(number.isdecimal() for number in given):

@@ -111,11 +111,6 @@ def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
 
     Returns:
         How many files are wanted.
-
-    Raises:
-        ValueError: it is no zip file or a damaged one; a wanted file leads out of the folder, is encrypted,
-            or is not in it.
-        OSError: the disk is too small.
     """
     if not archive.is_file():  # a pipe would make us wait for its other end
         raise FileNotFoundError(f"no file {archive}: get it, or name another")

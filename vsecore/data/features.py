@@ -76,12 +76,6 @@ def check_precomp(folder: str | Path) -> DataReport:
     If it has `testall`, which may repeat the pictures of `test`, that is checked too. A folder that `extract`
     has written has checksums, so that a single wrong bit is found. If rows of a split are damaged, nothing
     else of it is checked: extracting again repairs its text files too.
-
-    Args:
-        folder: as for `open_precomp`.
-
-    Returns:
-        What is there, and every problem. With no problems, the folder is ready.
     """
     report, damage = DataReport(), dict[str, str]()
     with report.noting():

@@ -37,10 +37,6 @@ def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Itera
 
     Raises:
         OSError: the disk is full, or fails; the error names `path`, also where a library's does not.
-
-    Example:
-        >>> with write_atomically(folder / "words.json", "w") as file:
-        ...     json.dump(words, file)
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,12 +72,7 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
 
 
 def read_text(path: str | Path) -> bytes:
-    """Read a text file whole, as bytes.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it would fill the memory.
-    """
+    """Read a text file whole, as bytes; refuse one that would fill the memory."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another")
@@ -90,12 +81,7 @@ def read_text(path: str | Path) -> bytes:
 
 
 def read_unicode(path: str | Path) -> str:
-    """Read a text file whole.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not UTF-8, or would fill the memory.
-    """
+    """Read a text file in UTF-8 whole; refuse one that would fill the memory."""
     try:
         return read_text(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -103,7 +89,7 @@ def read_unicode(path: str | Path) -> str:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Return the lines of a text file, without the blanks around them; raises as `read_unicode` does."""
+    """Return the lines of a text file, without the blanks around them."""
     # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
     return [line.strip() for line in read_unicode(path).removesuffix("\n").split("\n")]
 
@@ -153,11 +139,7 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
 
 
 def installed_file(package: str, name: str, sha256: str) -> Path | None:
-    """Find a file of an installed package, whose code is not run. None: the package is not installed.
-
-    Raises:
-        ValueError: the file has another checksum.
-    """
+    """Find a file of an installed package, whose code is not run. None: the package is not installed."""
     try:
         entries = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:

@@ -43,7 +43,7 @@ class FolderWriter:
     """For each split how many elements each picture has, (n,); empty: all have the same number."""
 
     def fill(self, read: Callable[[str, np.ndarray], Sequence[np.ndarray]], block: int = BLOCK) -> Path:
-        """Write the rows that are missing, in this process, and return the folder; raises as `opened` does.
+        """Write the rows that are missing, in this process, and return the folder.
 
         Args:
             read: gives what `FeatureRows.write` takes, for a split's name and numbers of its rows.
@@ -66,10 +66,6 @@ class FolderWriter:
         Yields:
             For each incomplete split, the numbers of the rows that must be made; None: nothing is left to do,
             not even for `finish`.
-
-        Raises:
-            ValueError: the folder holds other features.
-            OSError: it cannot be created or written, or its disk lacks room.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with files.locked(self.folder, "is extracting into"):
@@ -80,8 +76,7 @@ class FolderWriter:
     def finish(self) -> None:
         """Write the texts and the digests; then mark the folder as whole.
 
-        Raises:
-            OSError: a row is not there: a network disk may lose what other processes write.
+        A network disk may lose what other processes write, so a row that is missing is an error.
         """
         for left in self.folder.glob(".*.part"):  # by a process that was killed while it wrote
             left.unlink()
@@ -171,12 +166,7 @@ class FolderWriter:
 
 
 def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.ndarray:
-    """Return features (m, N, F) as "float16" or "float32".
-
-    Raises:
-        ValueError: one is no real number, not finite, or too large for the type; `names` says what each was
-            made from.
-    """
+    """Return features (m, N, F) as "float16" or "float32"; `names` says what each was made from."""
     if features.dtype.kind not in "fiu":
         raise ValueError(f"{names[0]} holds {features.dtype}: wanted real numbers")
     with np.errstate(over="ignore"):

@@ -361,9 +361,6 @@ def numbered(split: Split, annotations: Path) -> Split:
         split: five captions a picture in the order of the file, as the field's folders of features have them;
             only their letters and digits are compared.
         annotations: `dataset_coco.json`.
-
-    Raises:
-        ValueError: the file gives no numbers, or the captions are not those of its test split.
     """
     dataset, entries = read_annotations(annotations)
     test = CaptionSplit.of("test", dataset, [(entry, None) for entry in entries if entry.split == "test"])

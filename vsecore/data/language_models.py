@@ -20,12 +20,7 @@ FILES = "config.json, model.safetensors, tokenizer.json, and of pairs of towers 
 
 @functools.cache
 def offline_minilm() -> Path:
-    """Find all-MiniLM-L6-v2's folder in its installed package, whose code is not imported.
-
-    Raises:
-        FileNotFoundError: the package is not installed.
-        ValueError: its weights are different.
-    """
+    """Find all-MiniLM-L6-v2's folder in its installed package, whose code is not imported."""
     weights = files.installed_file(PACKAGE, "model.safetensors", SHA256)
     if weights is None:
         raise FileNotFoundError(

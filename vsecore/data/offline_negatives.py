@@ -26,11 +26,7 @@ class OfflineNegatives:
     """(Nc, k) whole numbers: rows of pictures, for each caption."""
 
     def check(self, split: Split) -> None:
-        """Check the rows against a split.
-
-        Raises:
-            ValueError: shapes or types do not fit, a row does not exist, or one is the anchor's own.
-        """
+        """Check the rows against a split."""
         pictures, captions = len(split), len(split.captions)
         for name, rows, anchors, items in (
             ("texts", self.texts, pictures, captions),

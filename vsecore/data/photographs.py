@@ -33,9 +33,6 @@ class View:
         smallest_crop: in training, the smallest share of a picture's area that a random cut may keep, above 0
             and at most 1.
         flip: whether half of the pictures are mirrored in training.
-
-    Raises:
-        ValueError: the square is larger than what is resized, or a share is out of its range.
     """
 
     side: Side = 224
@@ -101,9 +98,6 @@ class Photographs(UnreadPictures):
     Args:
         files: n pictures.
         view: how they are seen; rows are read as they are evaluated.
-
-    Raises:
-        ValueError: when a picture is read that cannot be; the message names its file.
     """
 
     dtype = np.dtype(np.uint8)

@@ -75,10 +75,6 @@ def rehearsal(shape: Shape, seed: int = 0) -> Dataset:
 
     Each element of a picture is one of `WORDS` things: its features are the thing's fixed vector. Frequent
     things come often, as words do. A caption names some of its picture's things among common words.
-
-    Args:
-        shape: how large it is.
-        seed: decides every number.
     """
     things = np.random.default_rng(seed).standard_normal((WORDS, shape.feature_dim), np.float32)
     things = np.abs(things).astype(np.float16)  # features after a ReLU are not negative
@@ -140,15 +136,6 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
     """Write a rehearsal as a folder of features, which a training then reads from disk like a real one.
 
     If it is interrupted, the same call continues.
-
-    Args:
-        folder: where to; see `features.open_precomp`.
-        shape: how large it is.
-        seed: decides every number.
-
-    Raises:
-        ValueError: the folder holds other features.
-        OSError: the disk has no room for it.
     """
     drawn = rehearsal(shape, seed)
     splits = {split.name: split for split in (drawn.train, drawn.dev, drawn.test)}

@@ -190,25 +190,14 @@ class Split:
         return np.argsort(self.owner, kind="stable"), np.cumsum(self.caption_counts) - self.caption_counts
 
     def captions_of(self, pictures: np.ndarray) -> np.ndarray:
-        """Return the rows of all captions of some pictures.
-
-        Args:
-            pictures: B rows of pictures.
-
-        Returns:
-            (C,) int64: the captions of the first picture, then those of the second, and so on.
-        """
+        """Return the rows (C,) of all captions of some pictures (B,), picture after picture."""
         rows, begins = self._captions_by_picture
         counts = self.caption_counts[pictures]  # (B,)
         places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)  # (C,) 0 1 2 0 1
         return rows[np.repeat(begins[pictures], counts) + places]
 
     def subset(self, pictures: int) -> Self:
-        """Return a split of the first pictures, with their captions.
-
-        Raises:
-            ValueError: fewer than 1, or more than there are.
-        """
+        """Return a split of the first pictures, with their captions."""
         if not 1 <= pictures <= len(self):
             raise ValueError(f"pictures is {pictures}: wanted 1 to {len(self)} for split {self.name!r}")
         return self.take(np.arange(pictures), self.pictures[:pictures])

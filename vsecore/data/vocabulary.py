@@ -16,9 +16,6 @@ class Vocabulary(Tokenizer):
 
     Args:
         words: the known words, each once.
-
-    Raises:
-        ValueError: a word twice, or no words.
     """
 
     pad, start, end, unknown = range(4)
@@ -74,12 +71,7 @@ class Vocabulary(Tokenizer):
 
     @classmethod
     def load(cls, folder: str | Path) -> "Vocabulary":
-        """Read what `save` wrote.
-
-        Raises:
-            FileNotFoundError: the folder has no `vocabulary.json`.
-            ValueError: the file is not a vocabulary.
-        """
+        """Read what `save` wrote."""
         path = Path(folder) / cls.file_name
         saved = files.read_json(path, dict[str, list[str]])
         try:

@@ -37,13 +37,7 @@ def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
 
 
 def fill(network: nn.Module, path: Path, name: str) -> None:
-    """Fill a network from a local file, which must hold all of its tensors and no others.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is damaged, holds other tensors, or those of another network by `KNOWN_WEIGHTS`; its
-            code is never run.
-    """
+    """Fill a network from a local file, which must hold all of its tensors and no others."""
     if not path.is_file():
         raise FileNotFoundError(f"no weights file {path}: name the safetensors (or .pth) file of {name}")
     given, wanted = read(path), network.state_dict()
@@ -110,11 +104,7 @@ def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the tensors of a file by name. Its code is never run.
-
-    Raises:
-        ValueError: the file cannot be read, or does not hold things by name.
-    """
+    """Read the tensors of a file by name. Its code is never run."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns about what is refused below

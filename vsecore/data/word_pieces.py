@@ -65,12 +65,7 @@ class PieceTokenizer(Tokenizer):
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read what `save` wrote.
-
-        Raises:
-            FileNotFoundError: the folder has no such file.
-            ValueError: the file is not a saved tokenizer.
-        """
+        """Read what `save` wrote."""
         path = Path(folder) / cls.file_name
         saved: _Saved = files.read_json(path, _Saved)
         tokenizer = cls.__new__(cls)
@@ -96,10 +91,6 @@ class BERTTokenizer(PieceTokenizer):
 
     Args:
         name_or_path: a model of the hub, or a folder that holds its `tokenizer.json`.
-
-    Raises:
-        FileNotFoundError: the model is not here and cannot be downloaded.
-        ValueError: the model's tokenizer lacks padding or a mask, or is not a fast one.
     """
 
     file_name = "bert_tokenizer.json"
@@ -127,10 +118,6 @@ class TowerTokenizer(PieceTokenizer):
         folder: holds `tokenizer.json`, and `tokenizer_config.json`, which names the pieces for padding and
             for unknown words.
         longest: how many pieces the tower reads; a longer caption is cut, its mark of the end is kept.
-
-    Raises:
-        FileNotFoundError: the folder has no `tokenizer.json`.
-        ValueError: the file is damaged, or gives a caption no pieces.
     """
 
     file_name = "tower_tokenizer.json"

@@ -127,12 +127,7 @@ def _read_file(path: Path, words: Sequence[str]) -> _Found:
 
 
 def _read_package(words: Sequence[str]) -> _Found:
-    """Read the vectors of some words from the package; GloVe 6B knows only lower case, so case is ignored.
-
-    Raises:
-        FileNotFoundError: the package is not installed.
-        ValueError: its files are not those of version 1.0.0.
-    """
+    """Read the vectors of some words from the package; GloVe 6B knows only lower case, so case is ignored."""
     vectors, index = (files.installed_file(PACKAGE, name, digest) for name, digest in SHA256.items())
     if vectors is None or index is None:
         raise FileNotFoundError(

@@ -83,17 +83,7 @@ class Tokenizer(ABC):
         return False
 
     def encode(self, captions: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Turn captions into numbers.
-
-        Args:
-            captions: C sentences.
-
-        Returns:
-            Numbers (C, L) int64, padded to the longest, and their mask (C, L) bool.
-
-        Raises:
-            ValueError: `captions` is empty or one string.
-        """
+        """Turn C captions into numbers (C, L) int64, padded to the longest, and their mask (C, L) bool."""
         return TokenizedCaptions.encode(self, captions).rows(slice(None))
 
 
@@ -123,9 +113,6 @@ class TokenizedCaptions:
         Args:
             tokenizer: turns sentences into numbers; or these captions already tokenised, to be returned.
             captions: Nc sentences.
-
-        Raises:
-            ValueError: `captions` is empty or one string.
         """
         if isinstance(tokenizer, TokenizedCaptions):
             return tokenizer
@@ -164,11 +151,7 @@ class TokenizedCaptions:
 
 
 def checked_sentences(captions: Iterable[str]) -> list[str]:
-    """Return the captions as a list.
-
-    Raises:
-        ValueError: there are none, they are one string, or one of them is none.
-    """
+    """Return the captions as a list; refuse none, one string, or one that is no sentence."""
     if isinstance(captions, str):
         raise ValueError(f"captions is one string ({captions[:30]!r}): wanted a list of them")
     sentences = list(captions)

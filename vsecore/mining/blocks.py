@@ -24,9 +24,6 @@ class TruePairs:
         owner: the picture of each caption, (Nc,), in any order.
         pictures: how many pictures there are.
         captions: how many captions there are.
-
-    Raises:
-        ValueError: owner is not one whole number for each caption, or names a picture that is not there.
     """
 
     def __init__(self, owner: Tensor | np.ndarray, pictures: int, captions: int) -> None:
@@ -42,11 +39,7 @@ class TruePairs:
         self.owner, self.pictures, self.captions = owner.long(), pictures, captions
 
     def at_most(self, texts: int, pictures: int) -> tuple[int, int]:
-        """Cut the wanted numbers of negatives to what every picture, and every caption, has.
-
-        Raises:
-            ValueError: a picture has no negative.
-        """
+        """Cut the wanted numbers of negatives to what every picture, and every caption, has."""
         captions = self.captions - int(self.owner.bincount(minlength=self.pictures).max())
         if captions < 1 or self.pictures < 2:
             raise ValueError(

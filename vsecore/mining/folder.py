@@ -71,20 +71,8 @@ def load_negatives(
 ) -> OfflineNegatives:
     """Read mined negatives, and check that they belong to a split.
 
-    They may have been mined by a teacher: a different model, with a different tokenizer.
-
-    Args:
-        folder: where `mine` wrote.
-        split: the split that was mined.
-        expected: what else must be the same, see `negatives_identity`; None: only the data.
-
-    Returns:
-        The negatives.
-
-    Raises:
-        FileNotFoundError: the folder holds no finished mining, or a file is missing.
-        ValueError: the negatives are of other data, or of something else than expected, or a file is damaged;
-            the message names what differs.
+    They may have been mined by a teacher: a different model, with a different tokenizer. `expected` says what
+    else must be the same (see `negatives_identity`); what differs, or is damaged, is named.
     """
     folder = Path(folder)
     if not (folder / NEGATIVES).is_file():

@@ -42,11 +42,7 @@ class Seen:
 
 
 class Engine(Retriever):
-    """A retriever whose vectors an index can keep.
-
-    Raises:
-        ValueError: the model compares elements, or reads features and no backbone makes them.
-    """
+    """A retriever whose vectors an index can keep: its model compares vectors."""
 
     def __init__(
         self,
@@ -92,21 +88,13 @@ class Engine(Retriever):
         return len(self.shape) == 2
 
     def sentence(self, text: str) -> np.ndarray:
-        """Embed a sentence: a unit vector (D,) or a set of them (K, D), float32.
-
-        Raises:
-            ValueError: it is empty.
-        """
+        """Embed a sentence: a unit vector (D,) or a set of them (K, D), float32."""
         if not text.strip():
             raise ValueError("the sentence is empty: write what the picture should show")
         return _vectors(self.encode_texts([text]))[0]
 
     def picture(self, path: str | Path) -> np.ndarray:
-        """Embed one picture file.
-
-        Raises:
-            ValueError: it cannot be read as a picture.
-        """
+        """Embed one picture file."""
         seen = next(self.pictures([Path(path)]))[0]
         if seen.vectors is None:
             raise ValueError(seen.problem)
@@ -128,11 +116,7 @@ class Engine(Retriever):
                     yield self._embed([future.result() for future in ready])
 
     def features(self, files: Sequence[Path]) -> np.ndarray:
-        """Return what the model reads of picture files, (n, N, F), rounded as in training.
-
-        Raises:
-            ValueError: a picture cannot be read; or the model reads pixels.
-        """
+        """Return what the model reads of picture files, (n, N, F), rounded as in training."""
         if self.backbone is None:
             raise ValueError(f"{self.name} reads pixels: there are no features")
         pixels = (torch.from_numpy(np.stack([self._decode(path)])) for path in files)
@@ -167,11 +151,7 @@ class Engine(Retriever):
 
 
 def _vectors(embedding: Embedding) -> np.ndarray:
-    """Return the vectors of an embedding, (B, D) or (B, K, D), float32.
-
-    Raises:
-        FloatingPointError: they are not finite.
-    """
+    """Return the vectors of an embedding, (B, D) or (B, K, D), float32 and finite."""
     assert embedding.vectors is not None  # the engine refuses models without
     vectors = embedding.vectors.float().cpu().numpy()
     if not np.isfinite(vectors).all():

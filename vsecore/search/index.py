@@ -70,10 +70,6 @@ class Index:
         engine: what turned the pictures into vectors, and now turns sentences into them.
         store: the pictures.
         url: the address of a Qdrant server; None: the search runs in this process.
-
-    Raises:
-        ValueError: the index was built with another model.
-        OSError: the server cannot be reached.
     """
 
     def __init__(self, engine: Engine, store: Store, url: str | None = None) -> None:
@@ -140,10 +136,6 @@ class Index:
             folder: the index's folder.
             engine: the model that it was built with; None: it is loaded from where it was.
             url: the address of the Qdrant server for its vectors; None: they are searched in this process.
-
-        Raises:
-            FileNotFoundError: there is no index, or its model is not where it was.
-            ValueError: it was built with another model, or a file is damaged.
         """
         store = Store(Path(folder).expanduser())
         if engine is None:
@@ -155,11 +147,7 @@ class Index:
         return cls(engine, store, url)
 
     def save(self, folder: str | Path) -> None:
-        """Write an index that is in memory, or a copy of one that is not, into a folder.
-
-        Raises:
-            ValueError: the folder holds an index already.
-        """
+        """Write an index that is in memory, or a copy of one that is not, into a folder."""
         self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine))
 
     def close(self) -> None:
@@ -175,10 +163,6 @@ class Index:
 
         A file is read again if its length or date has changed, and embedded again if its bytes have. One that
         was moved, also from another folder, is known by its bytes; those that are nowhere are forgotten.
-
-        Raises:
-            FileNotFoundError: there is no such folder, or it holds no pictures.
-            BlockingIOError: another process is indexing into the index's folder.
         """
         kept_in = self.store.folder
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
@@ -277,11 +261,7 @@ class Index:
         return self.engine.picture(query) if isinstance(query, Path) else self.engine.sentence(query)
 
     def like(self, number: int, k: int = 10) -> list[Found]:
-        """Find the pictures most similar to one in the index, which is left out itself.
-
-        Raises:
-            KeyError: there is no picture of this number.
-        """
+        """Find the pictures most similar to one in the index, which is left out itself."""
         self.store.entry(number)
         (_, vectors), *_ = self.store.vectors([number])
         return [one for one in self.nearest(vectors[0], k + 1) if one.number != number][:k]

@@ -168,14 +168,8 @@ class Page(Starlette):
 def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
     """Serve the page until the program is stopped.
 
-    Args:
-        index: what is searched.
-        host: the address to listen on. 127.0.0.1 can be reached from this machine alone; "0.0.0.0" shows the
-            pictures to everybody who can reach it.
-        port: its number.
-
-    Raises:
-        OSError: the port is taken, or the address is not this machine's.
+    The host 127.0.0.1 can be reached from this machine alone; "0.0.0.0" shows the pictures to everybody who
+    can reach it.
     """
     import uvicorn
 

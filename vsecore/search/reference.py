@@ -26,9 +26,6 @@ def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
             "IVF256,Flat" looks into some of 256 cells only.
         vectors: what is searched, float32.
         examples: what codebooks and cells are learned from, (m, D) float32: some of the vectors, or queries.
-
-    Raises:
-        ValueError: another shape or type, or FAISS does not know the kind.
     """
     import faiss
 

@@ -60,9 +60,6 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
 
     Returns:
         What was learned, which the index keeps too, and a sentence about the check.
-
-    Raises:
-        ValueError: the index has too few of the pictures.
     """
     from sklearn.linear_model import LogisticRegression  # takes seconds to import, and only this needs it
 
@@ -96,11 +93,7 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
 
 
 def relevance_of(index: Index) -> Relevance | None:
-    """Return what an index was calibrated to; None: it was not.
-
-    Raises:
-        ValueError: what is kept of it is damaged.
-    """
+    """Return what an index was calibrated to; None: it was not."""
     kept = index.store.noted(FACT)
     return None if kept is None else from_json(str(index.store.path), kept, Relevance)
 

@@ -73,10 +73,6 @@ class Store:
     Args:
         folder: the index's folder; None: it is kept in memory.
         facts: what a new index says of itself; None: the index must exist already.
-
-    Raises:
-        FileNotFoundError: there is no index, and `facts` is None.
-        ValueError: it is damaged, or not an index.
     """
 
     def __init__(self, folder: Path | None, facts: Facts | None = None) -> None:
@@ -118,22 +114,14 @@ class Store:
         ]
 
     def entry(self, number: int) -> Entry:
-        """Return one picture.
-
-        Raises:
-            KeyError: there is no picture of this number.
-        """
+        """Return one picture; raise a KeyError if there is none of this number."""
         found = self.entries([number])
         if not found:
             raise KeyError(number)
         return found[0]
 
     def vectors(self, numbers: Sequence[int] | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures.
-
-        Raises:
-            ValueError: some are damaged.
-        """
+        """Yield pictures' numbers (n,) and vectors (n, D) or (n, K, D) in blocks; None: of all pictures."""
         shape = tuple(self.facts.shape)
         length = 4 * int(np.prod(shape))
         for rows in self._pictures("number, CAST(path AS BLOB), CAST(vectors AS BLOB), sum", numbers):
@@ -144,11 +132,7 @@ class Store:
             yield np.array([row[0] for row in rows], np.int64), joined.reshape(len(rows), *shape)
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D).
-
-        Raises:
-            ValueError: something in the file is damaged.
-        """
+        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
         ((found,),) = self._rows("PRAGMA integrity_check(1)")
         if found != "ok":
             raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
@@ -197,11 +181,7 @@ class Store:
             self._open.executemany("DELETE FROM pictures WHERE number = ?", [(one,) for one in numbers])
 
     def copy_to(self, folder: Path, collection: str) -> None:
-        """Write the same index into another folder, with a name of its own for a server.
-
-        Raises:
-            ValueError: there is one already.
-        """
+        """Write the same index into another folder, with a name of its own for a server."""
         path = folder / FILE
         if path.exists():
             raise ValueError(f"{folder} holds an index already: name another folder, or delete it first")

@@ -50,21 +50,15 @@ class _LearnedError(Exception):
 
 
 def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSplit]:
-    """Read a CSV of captions, and split its pictures.
+    """Read a CSV of captions, and split its pictures into "train", "dev" and "test".
+
+    A picture that is missing, broken or in two splits is refused by its name.
 
     Args:
         path: a CSV in UTF-8 with the columns `file` and `caption`, a line for each caption, and perhaps
             `split` (see `annotations`). Without it, a tenth of the pictures becomes dev and a tenth test;
             which ones depends on their bytes alone. Copies of a picture stay in one split.
         pictures: the folder in which the files are.
-
-    Returns:
-        "train", "dev" and "test".
-
-    Raises:
-        FileNotFoundError: the CSV, or a picture that it names, is missing.
-        ValueError: it is damaged; a line lacks something; a file is outside the folder, or cannot be read as
-            a picture; there are too few pictures; or a picture stands in two splits.
     """
     path = Path(path).expanduser()
     if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
@@ -116,10 +110,6 @@ def tune(
 
     Returns:
         The run of the best epoch on dev. Its history says how good the model was.
-
-    Raises:
-        ValueError: the 128 pairs could not be learned; the model collapses; the folder holds a run, and
-            `resume` is False; or a picture cannot be read.
     """
     recipe, weights = _beginning(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
@@ -173,9 +163,6 @@ def check_overfit(
 
     Returns:
         R@1 on these pairs in percent, the mean of both directions.
-
-    Raises:
-        ValueError: it is below `LEARNED`.
     """
     rows: dict[str, int] = {}  # the first caption of each picture, if no earlier one has the same
     for row in np.unique(train.owner, return_index=True)[1].tolist():
@@ -215,11 +202,7 @@ def check_overfit(
 
 
 def refuse_collapse(model: VSE, split: Split, tokenizer: Tokenizer) -> float:
-    """Return the mean cosine of different pictures of a split.
-
-    Raises:
-        ValueError: it is above `COLLAPSED`.
-    """
+    """Return the mean cosine of different pictures of a split; refuse one above `COLLAPSED`."""
     vectors = encode(model, split, tokenizer)[0].vectors
     assert vectors is not None  # an engine compares vectors
     flat = torch.nn.functional.normalize(vectors.flatten(1), dim=1)  # (n, D), or (n, K·D) of sets

@@ -27,24 +27,14 @@ class Vectors:
     """Pictures' vectors in memory: what `synchronise` read from an index's file."""
 
     def synchronise(self, store: Store) -> None:
-        """Read all vectors anew.
-
-        Raises:
-            ValueError: the file is damaged.
-        """
+        """Read all vectors anew."""
         numbers, vectors = store.all_vectors()  # (n,), (n, D) or (n, K, D)
         self._held = numbers, vectors, vectors.mean(1) if vectors.ndim == 3 else vectors
 
     def nearest(self, query: np.ndarray, k: int, by: str = ALL) -> list[tuple[int, float]]:
-        """Return the k pictures nearest to a query, best first: by cosine, or by MaxSim for sets.
+        """Return the k pictures nearest to a query (D,) or (L, D), by cosine, or by MaxSim for sets.
 
-        Args:
-            query: (D,), or (L, D).
-            k: how many, at most.
-            by: `ALL`; or for sets `MEAN`, the inner product of their means.
-
-        Returns:
-            Numbers and scores.
+        They are numbers and scores, best first. `MEAN` takes the inner product of the sets' means instead.
         """
         numbers, vectors, means = self._held
         if not len(numbers):
@@ -68,9 +58,6 @@ class QdrantServer:
         shape: the shape of one picture's vectors: (D,), or (K, D) for a set, which is compared by MaxSim.
         collection: its name in Qdrant.
         url: the server's address.
-
-    Raises:
-        OSError: the server cannot be reached.
     """
 
     def __init__(self, shape: tuple[int, ...], collection: str, url: str) -> None:

@@ -75,12 +75,7 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
 
 
 def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
-    """Read what `save` wrote, and check that the facts are of a kind.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a checkpoint, is cut off, or has changed since it was written.
-    """
+    """Read what `save` wrote, unchanged since then, and check that the facts are of a kind."""
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint {path}: there is no such file")
     try:
@@ -151,10 +146,6 @@ def read_checkpoint(folder: Path, identity: Mapping[str, Any]) -> tuple[dict[str
     Returns:
         The tensors of "system" (weights and state of model and losses), "best" (the model's weights at its
         best epoch, if one has ended) and "optimizer" ("3.exp_avg" for parameter 3), and the state.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged, is not the checkpoint of a run, or belongs to another run.
     """
     path = folder / CHECKPOINT
     tensors, facts = load(path, Facts)
@@ -177,11 +168,7 @@ def load_weights(what: object, module: nn.Module, weights: Mapping[str, Tensor])
 
 
 def refuse_to_overwrite(folder: Path | None, resume: bool) -> None:
-    """Refuse a folder in which a training may not begin; fast enough to call before the data are read.
-
-    Raises:
-        ValueError: it holds a run, and `resume` is False; or a checkpoint without its `run.json`.
-    """
+    """Refuse a folder in which a training may not begin; fast enough to call before the data are read."""
     if folder is None:
         return
     for path in (folder / CHECKPOINT, folder / RUN):
@@ -203,9 +190,6 @@ def locked(folder: Path | None) -> Iterator[None]:
     """Keep other trainings out of a run's folder, which is made if it is missing; None: there is no folder.
 
     Only the main process asks for the lock. If it is refused, all processes end with the same error.
-
-    Raises:
-        BlockingIOError: another process trains in the folder.
     """
     with contextlib.ExitStack() as stack:
         if folder is not None:

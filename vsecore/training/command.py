@@ -40,11 +40,7 @@ class Command:
 
 
 def remembered(folder: Path) -> Command | None:
-    """Read the command of the run in a folder; None: it was trained in another way.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Read the command of the run in a folder; None: it was trained in another way."""
     path = folder / FILE
     if not path.exists():
         return None

@@ -63,15 +63,7 @@ def describe_data(
     negatives: OfflineNegatives | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """Describe the data of a run for its record: names, and digests of everything that is read.
-
-    Args:
-        data: what the run is trained on.
-        tokenizer: for its captions.
-        vectors: initial word vectors; None: there are none.
-        negatives: offline negatives; None: there are none.
-        weights: the weights that it begins with; None: new ones.
-    """
+    """Describe the data of a run for its record: names, and digests of everything that is read."""
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),

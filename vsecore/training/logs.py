@@ -20,10 +20,6 @@ class TensorBoardLog:
     Args:
         folder: where the logs go; `tensorboard --logdir` takes it, or a folder above it.
         every: log one step in so many. To read a loss is to wait for the GPU.
-
-    Raises:
-        ModuleNotFoundError: TensorBoard is not installed.
-        ValueError: `every` is below 1.
     """
 
     @checked

@@ -136,9 +136,6 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
             as memory and disk have room for the real ones.
         seconds: how long to take steps, of each round.
         keywords: settings as for `fit`: `device`, `precision`, `workers`.
-
-    Raises:
-        ValueError: recipe and data do not fit.
     """
     if recipe.predicts_targets and data.train.targets is None:
         same = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))

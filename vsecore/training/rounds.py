@@ -51,9 +51,6 @@ def fit_in_rounds(
         The run of the last round. Its seconds are those of both rounds and of mining; the first round's own
         history is in the run that its folder keeps.
 
-    Raises:
-        ValueError: as `fit`, like all other errors; or the folder's negatives are another model's.
-
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """
     settings = Settings.of(settings, keywords)

@@ -80,10 +80,6 @@ class System(nn.Module):
     def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
         """Embed a batch, compare it, and compute every loss.
 
-        Args:
-            batch: this process's share of the joint batch.
-            epoch: counted from 0.
-
         Returns:
             The terms of the loss by name, each a scalar times its weight, so that they add up to what is
             minimised; and the scores of the joint batch.
