@@ -123,7 +123,7 @@ TWO_OF_A_SHAPE = """() => {
   const parts = (node) => (node.tagName === "MJX-CONTAINER" ? "" : [...node.children].map(shape));
   const shape = (node) => `${look(node)}(${parts(node)})`;
   const place = (node) => node ? `${place(node.parentElement)}>${look(node)}` : "";
-  const repeated = ["tr + tr", "p", "dl.py", "dl.py > dd > *", "mjx-container", ".copybtn"];
+  const repeated = ["tr + tr", "p", "dl.py", "dl.py > dd > *", "em.sig-param", "mjx-container", ".copybtn"];
   const seen = new Map();
   for (const node of document.querySelectorAll(["li + li", ...repeated.map((one) => `article ${one}`)])) {
     if (node.isConnected) {

@@ -48,7 +48,7 @@ from vsecore.training import encode, fit
 
 lesson = course.begin(tier, data, data_root, seed)
 plots.house_style()
-epochs = lesson.pick(smoke=1, lesson=2, full=15)
+epochs = lesson.pick(smoke=1, lesson=1, full=15)
 
 # %% [markdown]
 # ## Type a sentence
@@ -210,7 +210,7 @@ plots.show(
 # A *recipe* says what to build and how to train it. In this one, the picture is a *grid* of cells with one vector each, the sentence is read
 # word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch* of pictures and captions it asks which caption
 # belongs to which picture. You need not understand the details yet, because later notebooks build each part. The engine above learned
-# from all training pictures three times (three *epochs*); yours takes two, to save time. While it trains, we write down the loss of
+# from all training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of
 # every step.
 
 # %%
