@@ -141,7 +141,7 @@ def test_the_parameters_of_a_signature_are_no_list_of_definitions() -> None:
 
 
 def test_a_source_link_leads_to_the_module_that_wrote_the_name() -> None:
-    assert extension.find_source(None, "vsecore.losses", "triplet") == "vsecore.losses.triplet"
+    assert extension.find_source(None, "vsecore.losses", "triplet") == "vsecore.losses.hinge"
     assert extension.find_source(None, "course.datasets", "DATASETS") == "course.datasets"
     assert extension.find_source(None, "vsecore.training", "Run.model") == "vsecore.training"
 

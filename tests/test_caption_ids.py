@@ -12,7 +12,8 @@ from coco import make_coco
 from vsecore import evaluation
 from vsecore.cli import app
 from vsecore.data.backbones import Backbone
-from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.extraction import extract
+from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.joining import join
 from vsecore.data.karpathy import load_karpathy, load_photographs, numbered
 

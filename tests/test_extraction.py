@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from vsecore.data import feature_folder, files, folder_writer
 from vsecore.data.backbones import Backbone, MirroredBackbone
-from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.extraction import extract
+from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.joining import join
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from vsecore.data.batches import make_loader
-from vsecore.data.features import MappedPictures, check_precomp, open_precomp
+from vsecore.data.features import check_precomp, open_precomp
+from vsecore.data.memory_map import MappedPictures
 from vsecore.data.vocabulary import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}

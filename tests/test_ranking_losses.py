@@ -19,7 +19,7 @@ from vsecore.losses import (
     triplet,
     uniformity,
 )
-from vsecore.losses.adopt import _hardest
+from vsecore.losses.adaptive_optimization import _hardest
 
 RULES = ["released", "printed"]
 

@@ -20,7 +20,8 @@ from vsecore.data.backbones import (
     _use_published_epsilon,
     load_backbone,
 )
-from vsecore.data.features import check_precomp, extract, open_precomp
+from vsecore.data.extraction import extract
+from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import decode_in_proportion
 from vsecore.data.regions import REGIONS

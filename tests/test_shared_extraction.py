@@ -17,7 +17,8 @@ from accelerate.state import PartialState
 from coco import make_coco
 from test_extraction import contents
 from vsecore.data.backbones import Backbone
-from vsecore.data.features import extract, open_precomp
+from vsecore.data.extraction import extract
+from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
 from vsecore.scenes.backbones import find_backbone
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsecore.data.features import MappedPictures
+from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, Split
 
 OWNER = np.array([1, 0, 2, 1, 3, 4, 4, 1])

@@ -199,10 +199,6 @@ class Retriever:
 
         Returns:
             As `encode_texts`, a row for each picture.
-
-        Raises:
-            ValueError: there are none; one cannot be read as a picture; or the model reads features, and no
-                network that makes them is known.
         """
         if isinstance(images, str | Path | Image.Image):
             raise ValueError(f"images is one picture ({images!r}): wanted a list of them")

@@ -88,8 +88,7 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
         pictures = pictures.float()  # only on the device: half precision is half as much to copy
     if split.picture_counts is None:
         return pictures, None
-    counts = torch.as_tensor(split.picture_counts[rows]).to(device)
-    return pictures, torch.arange(pictures.shape[1], device=device) < counts[:, None]  # (b, N)
+    return pictures, torch.from_numpy(split.real_elements(rows)).to(device)  # (b, N)
 
 
 def kept(model: VSE, embedding: Embedding) -> Embedding:

@@ -13,8 +13,9 @@ import numpy as np
 from vsecore import scenes
 from vsecore.arguments import Count, checked
 from vsecore.data.backbones import MOBILENET, Backbone, load_backbone
+from vsecore.data.extraction import extract
 from vsecore.data.feature_folder import META
-from vsecore.data.features import extract, holds_features, open_precomp
+from vsecore.data.features import holds_features, open_precomp
 from vsecore.data.files import cache_folder
 from vsecore.data.karpathy import captions_sha256, load_karpathy
 from vsecore.data.picture_files import open_picture

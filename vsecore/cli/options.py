@@ -56,13 +56,7 @@ def with_parts(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
-    """Refuse, before hours of work, a path that could not be written at the end. Nothing is created yet.
-
-    Args:
-        option: the option that named the path, for the message.
-        path: a folder or a file, which need not exist; None: nothing will be written.
-        folder: whether it must be a folder rather than a file.
-    """
+    """Refuse, before hours of work, a folder (or a file) that could not be written at the end."""
     if path is None:
         return
     if path.exists() and path.is_dir() != folder:

@@ -117,15 +117,7 @@ class MirroredBackbone(Backbone):
 
 
 class RegionBackbone(Backbone):
-    """A detector: the elements of a picture are its best boxes.
-
-    Args:
-        name: what `load_backbone` was asked for.
-        detector: from normalised pictures to features and boxes.
-        normalise: from uint8 to what the network was trained on.
-        picture_size: the shorter side of a picture, in pixels.
-        longest: what its longer side may have at most.
-    """
+    """A detector: the elements of a picture are its best boxes."""
 
     kind = "region"
     batch_size = 4  # the pictures are large, and a detector keeps four maps of each

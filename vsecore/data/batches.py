@@ -174,11 +174,9 @@ class Batches(TorchDataset["Batch"]):
             shown = split.pictures[pictures]
         mask = None
         if not split.has_pixels:
-            elements = split.pictures.shape[1]
-            counts = np.full(len(split), elements) if split.picture_counts is None else split.picture_counts
-            mask = np.arange(elements) < np.asarray(counts)[pictures, None]  # (B, N)
+            mask = split.real_elements(pictures)  # (B, N)
             if self.element_drop:
-                draws = noise(self.seed, epoch, "elements", rows, elements)  # (B, N)
+                draws = noise(self.seed, epoch, "elements", rows, mask.shape[1])  # (B, N)
                 mask = _drop(mask, draws, self.element_drop)
         return Batch(
             pictures=torch.from_numpy(np.ascontiguousarray(shown)),
@@ -237,9 +235,6 @@ def make_loader(
 
     Returns:
         An iterable of `Batch`, whose `len` is the number of batches left in the epoch.
-
-    Raises:
-        ValueError: an argument out of its range, or one that does not fit the split.
     """
     captions = TokenizedCaptions.encode(tokenizer, split.captions)
     batches = Batches(split, captions, batch_size, **options)

@@ -78,9 +78,6 @@ def import_regions(
             there are any.
         dtype: "float16" or "float32", on disk.
 
-    Returns:
-        The folder.
-
     Raises:
         FileNotFoundError: a source or the captions are missing.
         ValueError: a file is damaged or cut off, a picture is missing or has features of another width than

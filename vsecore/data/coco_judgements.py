@@ -62,16 +62,7 @@ def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
 
 
 def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
-    """Find the position of each of COCO's numbers among those given.
-
-    Args:
-        name: what the argument is called, for the error.
-        given: whole numbers, as numbers or as text, in any order.
-        wanted: the numbers of the split, (n,); each must be given once.
-
-    Returns:
-        (n,) int64.
-    """
+    """Find the position of each wanted number (n,) among those given, as numbers or text: (n,) int64."""
     numbers = np.asarray(given)
     if numbers.dtype.kind == "U" and all(number.isdecimal() for number in given):
         numbers = numbers.astype(np.int64)

@@ -100,17 +100,9 @@ def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
 
 
 def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
-    """Write the wanted files of a zip archive into a folder, each whole or not at all.
+    """Write what is taken of a zip archive into a folder, and return how many files that is.
 
-    Files that are whole already stay.
-
-    Args:
-        archive: a zip file.
-        takes: the names of files, or of folders with "/" at their end; "" takes all.
-        folder: where they go.
-
-    Returns:
-        How many files are wanted.
+    Each file is there whole or not at all; those that are whole already stay.
     """
     if not archive.is_file():  # a pipe would make us wait for its other end
         raise FileNotFoundError(f"no file {archive}: get it, or name another")

@@ -3,12 +3,9 @@
 Several processes can share the work (see `processes`): each makes its own rows, in the same files.
 """
 
-import collections
 import contextlib
-import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,7 @@ from vsecore.data.backbones import Backbone
 from vsecore.data.feature_folder import DType, Meta, read_meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, find_unreadable
-from vsecore.data.picture_files import decode_in_proportion, decode_picture
+from vsecore.data.picture_files import decode_in_proportion, decode_picture, decoded_ahead
 from vsecore.processes import ProcessGroup, from_main_process, join_processes
 from vsecore.typed import counted
 
@@ -64,9 +61,6 @@ def extract(
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
         skip_unreadable: leave out pictures that cannot be read, with their captions. stderr and `meta.json`
             name them.
-
-    Returns:
-        The folder.
 
     Raises:
         ValueError: pictures cannot be read, features are not finite, or the folder holds other features.
@@ -136,6 +130,13 @@ def _make_rows(
     """Make this process's share of the missing rows of a split."""
     rows, split = writer.rows(name), writer.splits[name]
     assert isinstance(split, CaptionSplit)
+    size, longest = backbone.picture_size, backbone.longest
+
+    def decode(path: Path) -> _Decoded:
+        if longest is None:
+            return decode_picture(path, size), (size, size)
+        return decode_in_proportion(path, size, longest)
+
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
     starts = np.unique(missing // batch_size * batch_size)[group.index :: group.count].tolist()
@@ -144,8 +145,8 @@ def _make_rows(
     done = len(split.files) - share if group.count == 1 else 0
     hidden = files.in_batch() or not group.is_first
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
-        decoded = _decoded_ahead(batches, backbone.picture_size, backbone.longest)
-        for start, paths, (pixels, sizes) in zip(starts, batches, decoded, strict=True):
+        for start, paths, decoded in zip(starts, batches, decoded_ahead(decode, batches), strict=True):
+            pixels, sizes = _framed(decoded)
             with torch.inference_mode():
                 batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
                 seen, boxes = backbone.features_and_boxes(batch, sizes)  # (B, N, F), (B, N, 4)
@@ -156,32 +157,6 @@ def _make_rows(
             rows.write(np.arange(start, start + len(paths)), arrays)
             bar.update(len(paths))
     group.wait()
-
-
-def _decoded_ahead(
-    batches: Sequence[Sequence[Path]], size: int, longest: int | None
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Decode batches of pictures, at most two ahead, to squares or in proportion (see `Backbone.longest`).
-
-    Yields:
-        Pictures (B, 3, H, W) uint8, each at the top left of a frame that holds the largest; and height and
-        width of each in there, and of its file, (B, 4) int64.
-    """
-
-    def decode(path: Path) -> _Decoded:
-        if longest is None:
-            return decode_picture(path, size), (size, size)
-        return decode_in_proportion(path, size, longest)
-
-    waiting: collections.deque[list[Future[_Decoded]]] = collections.deque()
-    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 16))
-    try:
-        for batch in [*batches, [], []]:
-            waiting.append([pool.submit(decode, path) for path in batch])
-            if len(waiting) > 2 and (ready := waiting.popleft()):
-                yield _framed([future.result() for future in ready])
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _framed(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:

@@ -68,10 +68,7 @@ class Meta:
     def of(cls, splits: Mapping[str, Split], **others: Any) -> "Meta":
         """Return what `meta.json` will say of features of these splits, given what captions do not tell.
 
-        Raises:
-            ValueError: the type is unknown, or a picture has no captions, or fewer than five in a collection
-                where all have five, or they are in another order than the pictures: only a caption's line
-                number says which picture it has.
+        Captions must be in the pictures' order: only a caption's line number says which picture it has.
         """
         if others["dtype"] not in ("float16", "float32"):
             raise ValueError(f'dtype is {others["dtype"]!r}: wanted "float16" or "float32"')

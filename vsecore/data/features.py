@@ -1,8 +1,6 @@
 """Features of pictures as files: the folders that papers share, mapped from disk.
 
-See `feature_folder` for what is in one. Files of 33 GB are mapped, never read whole. `extract` (from
-`vsecore.data.extraction`) writes such a folder from photographs, with a network of `load_backbone` (from
-`vsecore.data.backbones`).
+See `feature_folder` for what is in one. Files of 33 GB are mapped, never read whole.
 """
 
 import functools
@@ -14,8 +12,6 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import expanded
-from vsecore.data.backbones import Backbone, load_backbone
-from vsecore.data.extraction import extract
 from vsecore.data.feature_folder import (
     CAPTION_COUNTS,
     CAPTION_IDS,
@@ -32,8 +28,6 @@ from vsecore.data.known_words import look_at_words
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, FeatureKind, Split
 from vsecore.typed import counted, short
-
-__all__ = ["Backbone", "MappedPictures", "check_precomp", "extract", "load_backbone", "open_precomp"]
 
 REPEATS = 5
 """How often such folders repeat each evaluation picture: once for each of its captions."""

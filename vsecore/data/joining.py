@@ -22,9 +22,6 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         out: the folder to write, new or empty.
         cells: whether to join cell by cell.
 
-    Returns:
-        `out`.
-
     Raises:
         ValueError: fewer than two folders, or their pictures, captions or, cell by cell, grids differ.
         FileExistsError: `out` holds something already.
@@ -81,6 +78,5 @@ def mean_elements(split: Split) -> np.ndarray:
 def _means(split: Split, rows: np.ndarray) -> np.ndarray:
     """Return the mean of the real elements of some pictures, (B, F) float32."""
     seen = np.asarray(split.pictures[rows], np.float32)  # (B, N, F)
-    counts = np.full(len(split), seen.shape[1]) if split.picture_counts is None else split.picture_counts
-    real = np.arange(seen.shape[1]) < counts[rows, None]  # (B, N)
-    return np.asarray((seen * real[..., None]).sum(1) / counts[rows, None], np.float32)
+    real = split.real_elements(rows)[..., None]  # (B, N, 1)
+    return np.asarray((seen * real).sum(1) / real.sum(1), np.float32)

@@ -1,19 +1,15 @@
 """Features or pixels that are mapped from disk and sent between processes as a file name."""
 
 import functools
-import io
-import math
 import os
 import warnings
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 
 from vsecore.data.splits import UnreadPictures
 from vsecore.typed import short
-
-_LONGEST_HEADER = 1 << 16
 
 
 class MappedPictures(UnreadPictures):
@@ -73,20 +69,16 @@ class MappedPictures(UnreadPictures):
 
 
 def _open_npy(path: Path) -> np.memmap[Any, Any]:
-    """Map a file after its header is checked: a damaged header may claim any shape and size."""
+    """Map a file whose size and numbers are as they should be."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
-    with path.open("rb") as file:
-        beginning = io.BytesIO(file.read(_LONGEST_HEADER))
-        size = file.seek(0, io.SEEK_END)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
-            version = "_".join(map(str, np.lib.format.read_magic(beginning)))
-            shape, column_first, dtype = getattr(np.lib.format, f"read_array_header_{version}")(beginning)
-            wanted, held = math.prod(map(int, shape)) * dtype.itemsize, size - beginning.tell()
-            if held != wanted:
-                raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {wanted}")
+            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+            dtype, shape, held = mapped.dtype, mapped.shape, path.stat().st_size - mapped.offset
+            if held != mapped.nbytes:
+                raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {mapped.nbytes}")
     # numpy parses a header as Python code, which fails in as many ways as code can.
     except Exception as error:
         problem = str(error).partition("\n")[0][:100]
@@ -94,10 +86,9 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))
-    if not fits or min(shape) < 1:
+    if not fits:
         raise ValueError(
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
             "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
         )
-    order: Literal["F", "C"] = "F" if column_first else "C"
-    return np.memmap(path, dtype, mode="r", offset=beginning.tell(), shape=tuple(shape), order=order)
+    return mapped

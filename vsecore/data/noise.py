@@ -6,20 +6,12 @@ import numpy as np
 
 
 def noise(seed: int, epoch: int, purpose: str, rows: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Return uniform numbers in [0, 1) that depend only on their own place, not on what was drawn before.
+    """Return uniform numbers in [0, 1) for R rows, (R,), or (R, width), float64.
+
+    They depend only on their own place, and on the `purpose`, which keeps one use apart from another.
 
     A counter (seed, epoch, purpose, row, column) is scrambled by the finaliser of SplitMix64: no state, hence
     the same numbers in any process, for any order and any batch.
-
-    Args:
-        seed: any whole number.
-        epoch: any whole number.
-        purpose: keeps one use apart from another.
-        rows: R row numbers.
-        width: how many numbers each row gets; None: one, without an axis for it.
-
-    Returns:
-        (R, width) float64, or (R,).
 
     Source: Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators.
     """

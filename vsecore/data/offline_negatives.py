@@ -52,17 +52,8 @@ def draw_offline(
     """Draw two captions for each pair of a batch: a hard caption, and a caption of a hard picture.
 
     If the two belong together, they are drawn again, up to ten times in all. If they still do, the picture is
-    replaced by another one of the caption's list; a list of one picture may leave no choice.
-
-    Args:
-        negatives: what to draw from.
-        split: the split that their rows refer to.
-        captions: the captions of the pairs, (C,).
-        seed: decides the draw.
-        epoch: decides it too.
-
-    Returns:
-        Rows of captions, (C,) each: T_o, and a caption of I_o. Their owners are I(T_o) and I_o.
+    replaced by another one of the caption's list; a list of one picture may leave no choice. The rows of
+    captions T_o and of captions of I_o are returned, (C,) each. Their owners are I(T_o) and I_o.
     """
 
     def drawn(options: np.ndarray, anchors: np.ndarray, purpose: str) -> np.ndarray:

@@ -2,12 +2,19 @@
 
 import contextlib
 import importlib
+import os
 import struct
 import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
+
+T = TypeVar("T")
 
 FORMATS = ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF"]
 """Plain pictures. Pillow's other formats are refused: an EPS file, for example, is a program to be run."""
@@ -108,6 +115,19 @@ def _in_colour(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
 
 
+def decoded_ahead(decode: Callable[[Path], T], batches: Sequence[Sequence[Path]]) -> Iterator[list[T]]:
+    """Yield what `decode` makes of the files of each batch; threads work at most two batches ahead."""
+    waiting: deque[list[Future[T]]] = deque()
+    pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 16))
+    try:
+        for batch in [*batches, [], []]:
+            waiting.append([pool.submit(decode, path) for path in batch])
+            if len(waiting) > 2 and (ready := waiting.popleft()):
+                yield [future.result() for future in ready]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def decode_picture(path: Picture, size: int) -> np.ndarray:
     """Return one picture, squashed to a square: (size, size, 3) uint8."""
     # Decoded at no less than twice the wanted size: faster than in full, and still twice as fine.
@@ -116,15 +136,9 @@ def decode_picture(path: Picture, size: int) -> np.ndarray:
 
 
 def decode_in_proportion(path: Picture, shortest: int, longest: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return one picture in its own proportions, at the size that detectors are trained on.
+    """Return one picture (h, w, 3) uint8 in its own proportions, with height and width of its file.
 
-    Args:
-        path: the file.
-        shortest: what its shorter side becomes, in pixels.
-        longest: what its longer side may be at most; where it would be more, both become smaller.
-
-    Returns:
-        The picture (h, w, 3) uint8, and height and width of the file's own picture.
+    Its shorter side becomes `shortest`, unless the longer one would then be above `longest`.
     """
     picture = open_picture(path)
     scale = min(shortest / min(picture.size), longest / max(picture.size))

@@ -179,6 +179,12 @@ class Split:
         """Whether the pictures are pixels rather than features."""
         return len(self.pictures.shape) == 4
 
+    def real_elements(self, rows: np.ndarray | slice) -> np.ndarray:
+        """Return which elements of B pictures of features are real, (B, N) bool."""
+        elements = self.pictures.shape[1]
+        counts = np.full(len(self), elements) if self.picture_counts is None else self.picture_counts
+        return np.asarray(np.arange(elements) < np.asarray(counts)[rows, None])
+
     @functools.cached_property
     def caption_counts(self) -> np.ndarray:
         """How many captions each picture has, (n,) int64."""

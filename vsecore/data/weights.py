@@ -10,7 +10,6 @@ from typing import Any
 
 import huggingface_hub
 import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +24,13 @@ KNOWN_WEIGHTS = {
 }
 """The only network of timm that some weights belong to, by `sha256_of`. Another one ("mobilenetv2_100")
 has tensors of the same names and shapes, but pads pictures differently, so that its features are wrong."""
+
+
+def add_tensors(digest: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Update a digest of hashlib with the names, types, shapes and numbers of tensors."""
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
@@ -104,21 +110,17 @@ def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the tensors of a file by name. Its code is never run."""
+    """Read the tensors of a file by name, however training programs wrap them. Its code is never run."""
+    from timm.models import load_state_dict  # takes seconds to import
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns about what is refused below
-            if path.suffix == ".safetensors":
-                loaded: Any = safetensors.torch.load_file(path)
-            else:
-                if zipfile.is_zipfile(path):  # of which PyTorch does not compare the checksums
-                    with zipfile.ZipFile(path) as archive:
-                        if damaged := archive.testzip():
-                            raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
-                loaded = torch.load(path, map_location="cpu", weights_only=True)
-        for wrapper in ("state_dict", "model"):  # under which training programs save them
-            if isinstance(loaded.get(wrapper), dict):
-                loaded = loaded[wrapper]
+            if path.suffix != ".safetensors" and zipfile.is_zipfile(path):  # PyTorch compares no checksums
+                with zipfile.ZipFile(path) as archive:
+                    if damaged := archive.testzip():
+                        raise zipfile.BadZipFile(f"{damaged} in it does not match its checksum")
+            return load_state_dict(str(path), use_ema=False, weights_only=True)
     except OSError:
         raise
     # The exception depends on the format and on the damage. PyTorch's own message about pickles is left out,
@@ -129,5 +131,3 @@ def read(path: Path) -> dict[str, Any]:
         if "weights_only" in reason or not isinstance(error, known):
             reason = "it is damaged, or holds more than a network's weights by name"
         raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
-    several_gpus = all(str(tensor).startswith("module.") for tensor in loaded)
-    return {str(t).removeprefix("module.") if several_gpus else str(t): v for t, v in loaded.items()}

@@ -6,14 +6,23 @@ argument of a wrong shape, type or range, and a picture or caption without a par
 (on a CPU: on a GPU every step would have to wait), with a `ValueError` that names it.
 """
 
-from vsecore.losses.adopt import AdOpt, Rule, adopt, adopt_k, alignment, negatives_kept, uniformity
+from vsecore.losses.adaptive_optimization import (
+    AdOpt,
+    Rule,
+    adopt,
+    adopt_k,
+    alignment,
+    negatives_kept,
+    uniformity,
+)
 from vsecore.losses.captioning import CaptionDecoder, Captioning, captioning_loss
 from vsecore.losses.contrastive import InfoNCE, ScaledInfoNCE, SigmoidLoss, info_nce
 from vsecore.losses.diversity import GramDiversity, SetDiversity, gram_diversity, set_diversity
+from vsecore.losses.hinge import Triplet, triplet
 from vsecore.losses.input_target import InputTarget, InputTargetDecoder
 from vsecore.losses.lagrange import LagrangeMultiplier
 from vsecore.losses.latent_target import LatentTarget, LatentTargetDecoder, reconstruction_loss
-from vsecore.losses.mmd import MMD, mmd
+from vsecore.losses.maximum_mean_discrepancy import MMD, mmd
 from vsecore.losses.node_alignment import (
     NodeCrossAttentionLoss,
     NodePooling,
@@ -29,9 +38,8 @@ from vsecore.losses.offline import (
     offline_quintuplet,
     offline_triplet,
 )
-from vsecore.losses.soft_contrastive import SoftContrastive, sample_gaussians, soft_contrastive
+from vsecore.losses.probabilistic import SoftContrastive, sample_gaussians, soft_contrastive
 from vsecore.losses.step import Loss, Step
-from vsecore.losses.triplet import Triplet, triplet
 from vsecore.registry import Registry
 
 LOSSES = Registry(

@@ -58,9 +58,7 @@ class InputTarget(Loss):
     decoder is used in training only.
 
     Args:
-        dim: width D of the caption's vector.
-        vocabulary_size: number of words.
-        word_dim: width of the decoder's word vectors.
+        dim, vocabulary_size, word_dim: as for `InputTargetDecoder`.
         bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
         projected: as for `Constraint`.
 

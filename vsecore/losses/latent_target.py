@@ -71,9 +71,7 @@ class LatentTarget(Loss):
     only.
 
     Args:
-        dim: width D of a caption's vector.
-        target_dim: width T of the targets.
-        hidden: width of the decoder's inner layers.
+        dim, target_dim, hidden: as for `LatentTargetDecoder`.
         bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
         projected: as for `Constraint`.
 

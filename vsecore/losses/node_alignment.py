@@ -195,9 +195,6 @@ class NodePoolingLoss(Loss):
 class NodeCrossAttentionLoss(Loss):
     """`node_cross_attention_loss` of a step.
 
-    Args:
-        margin: by how much a positive must win.
-
     Source: Yan 2019, section 2.5.2; there 0.15 times this loss is added to the global one.
     """
 

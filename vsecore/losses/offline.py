@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from vsecore.arguments import NotNegative, Positive, Shape, Whole, checked
+from vsecore.losses.hinge import triplet
 from vsecore.losses.pairs import widened
 from vsecore.losses.step import Loss, Step
-from vsecore.losses.triplet import triplet
 
 Weights = Literal["gradient", "detached", "clamped"]
 Against = Literal["offline", "positive"]

@@ -15,6 +15,7 @@ from vsecore.arguments import Count, checked
 from vsecore.data.files import locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
+from vsecore.data.weights import add_tensors
 from vsecore.data.words import TokenizedCaptions
 from vsecore.mining.blocks import Search, TruePairs, workers_on
 from vsecore.mining.folder import (
@@ -160,10 +161,7 @@ def _model_digest(model: VSE) -> str:
     digest = hashlib.sha256()
     for place, module in model.named_modules():
         digest.update(f"{place} {type(module).__name__} {_settings(module)}".encode())
-    for name, weight in sorted(model.state_dict().items()):
-        array = weight.detach().cpu().contiguous()
-        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
-        digest.update(array.reshape(-1).view(torch.uint8).numpy().data)
+    add_tensors(digest, model.state_dict())
     return digest.hexdigest()
 
 

@@ -79,7 +79,7 @@ class AdPool(nn.Module):
     def _pool(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         check_elements(x, mask, self.dim)
         if self._fused(x):
-            token, embedding, theta = _TwoLevels.apply(x, mask, self.token.weight)
+            token, embedding, theta = _FusedLevels.apply(x, mask, self.token.weight)
         else:
             token, embedding, theta = self._levels(x, mask)
         both = torch.stack([token, embedding], 1)  # (B, 2, D)
@@ -108,7 +108,7 @@ class AdPool(nn.Module):
         return token, embedding, theta
 
 
-class _TwoLevels(torch.autograd.Function):
+class _FusedLevels(torch.autograd.Function):
     """`AdPool._levels` for a CPU: one pass over the elements, and one for the gradient; up to rounding.
 
     Memory is slow, so a few sets at a time are worked through from their elements to their result. Sorted

@@ -28,7 +28,7 @@ def as_json(content: Any) -> Any:
         raise ValueError(f"the settings hold something that JSON cannot express ({error})") from error
 
 
-def settings_in(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def named_settings(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings by their full names: {"image": {"pool": "max"}} is image.pool."""
     for key, value in content.items():
         if key in GROUPS and isinstance(value, Mapping):
@@ -37,7 +37,7 @@ def settings_in(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def change(content: dict[str, Any], name: str, value: Any) -> None:
+def set_setting(content: dict[str, Any], name: str, value: Any) -> None:
     """Set what a full name means in what `Recipe.to_dict` writes: a field, a part, or an option of a part.
 
     Text is parsed as JSON if it is JSON, and "none" is null.
@@ -81,12 +81,12 @@ def _unknown(content: dict[str, Any], name: str) -> ValueError:
     return ValueError(f"setting {short(name)} is unknown: {hint}")
 
 
-def in_full(content: Mapping[str, Any]) -> dict[str, Any]:
+def with_full_parts(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a recipe with every part, which may be its name alone, written out."""
     full = dict(content)
     for key, value in content.items():
         if key in ("image", "text", "first_round") and isinstance(value, Mapping):
-            full[key] = in_full(value)
+            full[key] = with_full_parts(value)
         elif key in PARTS and value is not None:
             full[key] = full_part(value)
         elif key == "losses":
@@ -116,24 +116,24 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def briefly(content: Any) -> Any:
+def with_short_parts(content: Any) -> Any:
     """Return plain data with each part written as its name and what differs from a part without options."""
     if isinstance(content, list):
-        return [briefly(one) for one in content]
+        return [with_short_parts(one) for one in content]
     if not isinstance(content, dict):
         return content
     if content.keys() == {"name", "options", "weight"}:
         plain = {"options": {}, "weight": 1.0}
         return {key: value for key, value in content.items() if value != plain.get(key)}
-    return {key: briefly(value) for key, value in content.items()}
+    return {key: with_short_parts(value) for key, value in content.items()}
 
 
-def changed(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+def differences(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that differ from `plain`, including those of nested settings."""
     found = {}
     for key, value in content.items():
         if isinstance(value, dict) and isinstance(plain.get(key), dict):
-            if inner := changed(value, plain[key]):
+            if inner := differences(value, plain[key]):
                 found[key] = inner
         elif key not in plain or value != plain[key]:
             found[key] = value

@@ -26,7 +26,15 @@ from vsecore.encoders.reasoning import REASONERS
 from vsecore.losses import LOSSES
 from vsecore.model import VSE
 from vsecore.pooling import POOLS
-from vsecore.recipes.plain import as_json, briefly, change, changed, flatten, in_full, settings_in
+from vsecore.recipes.plain import (
+    as_json,
+    differences,
+    flatten,
+    named_settings,
+    set_setting,
+    with_full_parts,
+    with_short_parts,
+)
 from vsecore.registry import Registry, names_read
 from vsecore.similarity import SIMILARITIES
 from vsecore.typed import from_json
@@ -244,12 +252,12 @@ class Recipe:
         """
         content = self.to_dict()
         # A part's name comes before its options, whatever the order in which they are given.
-        for name, value in sorted(settings_in(as_json(changes)), key=lambda change: change[0].count(".")):
-            change(content, name, value)
+        for name, value in sorted(named_settings(as_json(changes)), key=lambda change: change[0].count(".")):
+            set_setting(content, name, value)
             loss = ".".join(name.split(".")[:2])
             if name != loss and f"first_round.{loss}" in flatten(content):  # it is one loss in both rounds
-                change(content, f"first_round.{name}", value)
-            content = in_full(content)
+                set_setting(content, f"first_round.{name}", value)
+            content = with_full_parts(content)
         return Recipe.from_dict(content)
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,14 +294,14 @@ class Recipe:
         Only what differs from the defaults (also those of the parts' classes) counts, so adding a field later
         does not change the digits of older records.
         """
-        content, plain = (briefly(recipe.portable()) for recipe in (self, Recipe("", "")))
+        content, plain = (with_short_parts(recipe.portable()) for recipe in (self, Recipe("", "")))
         for kept in (content, plain):
             kept |= {"name": "", "source": ""}
             del kept["image"]["boxes"]  # they are data, and change its fingerprint
         if self.first_round is not None:
-            usual = briefly(as_json(FirstRound()))
-            content["first_round"] = changed(content["first_round"], usual)
-        text = json.dumps(changed(content, plain), sort_keys=True)
+            usual = with_short_parts(as_json(FirstRound()))
+            content["first_round"] = differences(content["first_round"], usual)
+        text = json.dumps(differences(content, plain), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def view(self) -> View:

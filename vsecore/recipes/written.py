@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from vsecore.data.files import read_text
-from vsecore.recipes.plain import briefly
+from vsecore.recipes.plain import with_short_parts
 from vsecore.recipes.recipe import Recipe, parts_of
 
 ENDINGS = (".yaml", ".yml")
@@ -87,7 +87,7 @@ def written(recipe: Recipe) -> str:
         for option, one in registry.options(part["name"]).items():
             if one.default is not inspect.Parameter.empty:
                 part["options"].setdefault(option, one.default)
-    return yaml.safe_dump(_short(briefly(content)), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(_short(with_short_parts(content)), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _short(content: Any) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,8 @@ import torch
 
 from vsecore.data.backbones import Backbone
 from vsecore.data.files import digest_of
+from vsecore.data.picture_files import decoded_ahead
+from vsecore.data.weights import add_tensors
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.model import VSE
@@ -69,9 +68,7 @@ class Engine(Retriever):
         """A sha256 over all that decides the vectors: weights, words, the network before, the cut."""
         digest = hashlib.sha256(tokenizer_digest(self.tokenizer).encode())
         digest.update(repr(self.model.view).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        add_tensors(digest, self.model.state_dict())
         if self.backbone is not None:
             before = f"{self.backbone.fingerprint()} {self.backbone.picture_size} {self.dtype}"
             digest.update(before.encode())
@@ -101,19 +98,11 @@ class Engine(Retriever):
         return seen.vectors
 
     def pictures(self, files: Sequence[Path], batch_size: int = 32) -> Iterator[list[Seen]]:
-        """Embed picture files, batch by batch, in their order. A broken one has a `problem` instead.
-
-        Threads decode the next two batches while the network works on one.
-        """
+        """Embed picture files, batch by batch, in their order. A broken one has a `problem` instead."""
         if self.backbone is not None and self.backbone.longest is not None:
             batch_size = 1  # pictures that keep their proportions do not fit into one tensor
         batches = [files[start : start + batch_size] for start in range(0, len(files), batch_size)]
-        waiting: deque[list[Future[tuple[Seen, np.ndarray | None]]]] = deque()
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-            for batch in [*batches, [], []]:
-                waiting.append([pool.submit(self._read, path) for path in batch])
-                if len(waiting) > 2 and (ready := waiting.popleft()):
-                    yield self._embed([future.result() for future in ready])
+        yield from map(self._embed, decoded_ahead(self._read, batches))
 
     def features(self, files: Sequence[Path]) -> np.ndarray:
         """Return what the model reads of picture files, (n, N, F), rounded as in training."""

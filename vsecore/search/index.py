@@ -65,11 +65,6 @@ class Index:
 
     `Index.build` makes one, `Index.load` opens it again. On disk it is a folder with one SQLite file (see
     `search.store`); the vectors are searched in this process, or by a Qdrant server.
-
-    Args:
-        engine: what turned the pictures into vectors, and now turns sentences into them.
-        store: the pictures.
-        url: the address of a Qdrant server; None: the search runs in this process.
     """
 
     def __init__(self, engine: Engine, store: Store, url: str | None = None) -> None:

@@ -57,10 +57,8 @@ _HEADERS = {
 class Page(Starlette):
     """The page as an application that any ASGI server can serve.
 
-    Args:
-        index: what is searched.
-        hosts: the names by which the page may be asked for; "*" allows all. Other names are refused, so that
-            a page on the web cannot read one's pictures by giving this machine a name of its own.
+    It may be asked for by the names in `hosts` ("*" allows all): a page on the web cannot read one's pictures
+    by giving this machine a name of its own.
     """
 
     def __init__(self, index: Index, hosts: Sequence[str] = LOCAL) -> None:

@@ -52,13 +52,7 @@ class Vectors:
 
 
 class QdrantServer:
-    """Pictures' vectors on a server, each under its picture's number, as `Vectors` has them in memory.
-
-    Args:
-        shape: the shape of one picture's vectors: (D,), or (K, D) for a set, which is compared by MaxSim.
-        collection: its name in Qdrant.
-        url: the server's address.
-    """
+    """Pictures' vectors on a server, each under its picture's number, as `Vectors` has them in memory."""
 
     def __init__(self, shape: tuple[int, ...], collection: str, url: str) -> None:
         from qdrant_client import QdrantClient, models  # of the extra search, and only a server needs it

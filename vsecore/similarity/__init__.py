@@ -13,9 +13,8 @@ from vsecore.embedding import unit
 from vsecore.registry import Registry
 from vsecore.similarity.alignments import AttentionFiltration, GraphReasoning
 from vsecore.similarity.base import Similarity
-from vsecore.similarity.cosine import Cosine, cosine
-from vsecore.similarity.cross_attention import CrossAttention, cross_attention
-from vsecore.similarity.focal_attention import FocalAttention, focal_attention
+from vsecore.similarity.bidirectional_attention import FocalAttention, focal_attention
+from vsecore.similarity.cosines import Cosine, cosine
 from vsecore.similarity.sets import (
     Chamfer,
     MatchProbability,
@@ -28,6 +27,7 @@ from vsecore.similarity.sets import (
     mil,
     smooth_chamfer,
 )
+from vsecore.similarity.stacked_attention import CrossAttention, cross_attention
 
 __all__ = [
     "SIMILARITIES",

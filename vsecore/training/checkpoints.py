@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from vsecore.arguments import Finite, Whole
 from vsecore.data import files
 from vsecore.data.files import write_atomically
+from vsecore.data.weights import add_tensors
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.processes import from_main_process
@@ -94,9 +95,7 @@ def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], Any
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
     digest = hashlib.sha256(text.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(memoryview(tensor.reshape(-1).view(torch.uint8).numpy()))  # type: ignore[arg-type]
+    add_tensors(digest, tensors)
     return digest.hexdigest()
 
 

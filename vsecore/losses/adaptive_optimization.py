@@ -22,13 +22,6 @@ def alignment(scores: Scores, positives: Positives = None) -> Tensor:
 
     About 0 in a random space, near 1 in a trained one.
 
-    Args:
-        scores: cosine similarities, (B, C).
-        positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
-
-    Returns:
-        γ_align, a scalar.
-
     Source: Zhang et al. 2022 (2AD), section 3.3, after Wang and Isola 2020.
     """
     scores, positives = check_pairs(scores, positives)
@@ -133,7 +126,7 @@ def adopt(
         positive_in_denominator: add the positive to the denominator, as the released code does. The printed
             formula leaves it out, and then the loss does not stop at 0: it falls as long as positives and
             negatives can be pushed apart.
-        margin: added to the negatives' scores, >= 0; 0.2 in the released code.
+        margin: added to the negatives' scores, >= 0; `AdOpt` adds 0.2, as the released code does.
         positives: bool, (B, C), True where picture and caption belong together; the diagonal if None.
         negatives: a fixed K, at least 1, instead of the rule; the released code has such a constant too. If
             more are asked for than exist, all are used.
@@ -161,10 +154,7 @@ def adopt(
 
 
 class AdOpt(Loss):
-    """`adopt` of a step, with its options and `siblings_are_negatives`, for which see `Step.partners`.
-
-    The margin's default is the released code's.
-    """
+    """`adopt` of a step, with its options and `siblings_are_negatives`, for which see `Step.partners`."""
 
     @checked
     def __init__(
