@@ -67,7 +67,7 @@ def test_mmd_in_parts_is_mmd(monkeypatch):
         return loss.detach(), *torch.autograd.grad(loss, (x, y))
 
     whole = run()
-    monkeypatch.setattr(sys.modules["vsecore.losses.mmd"], "KEPT", 20)
+    monkeypatch.setattr(sys.modules["vsecore.losses.maximum_mean_discrepancy"], "KEPT", 20)
     torch.testing.assert_close(run(), whole)
 
 

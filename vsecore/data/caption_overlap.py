@@ -37,11 +37,10 @@ def rouge_l(queries: Sequence[str], captions: Sequence[str], owner: np.ndarray) 
     """
     if len(owner) != len(captions) or not np.bincount(owner).all():
         raise ValueError(f"owner is {len(owner)} rows for {len(captions)} captions: wanted one for each")
-    numbers: dict[str, str] = {}
     order = np.argsort(owner, kind="stable")
     first = np.searchsorted(owner[order], np.arange(owner.max() + 1))  # where each picture's captions begin
-    asked = [_spelled(text, numbers) for text in queries]
-    known = [_spelled(captions[row], numbers) for row in order]
+    asked = [_words(text) for text in queries]
+    known = [_words(captions[row]) for row in order]
     lengths = np.array([len(text) for text in known], dtype=np.float32)  # (Nc,)
     found = np.empty((len(asked), len(first)), np.float32)
     step = max(1, BUDGET // (8 * len(known)))
@@ -57,10 +56,9 @@ def rouge_l(queries: Sequence[str], captions: Sequence[str], owner: np.ndarray) 
     return found
 
 
-def _spelled(sentence: str, numbers: dict[str, str]) -> str:
-    """Write a sentence as text in which one character stands for one word."""
+def _words(sentence: str) -> list[str]:
+    """Return the words of a sentence, in lower case and without punctuation; refuse one without any."""
     words = re.findall(r"\w+", sentence.lower())
     if not words:
         raise ValueError(f"a sentence is {sentence!r}: it has no word")
-    # From the private planes on, past the half characters of UTF-16.
-    return "".join(numbers.setdefault(word, chr(0xF0000 + len(numbers))) for word in words)
+    return words

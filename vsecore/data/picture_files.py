@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 T = TypeVar("T")
 
@@ -37,18 +37,6 @@ _DAMAGE = (
     MemoryError,
     Image.DecompressionBombError,
 )
-# For each orientation in EXIF, what turns the stored picture upright.
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_ORIENTATION = 274
-
 # Damage in what a camera has noted beside the picture does not matter to whoever wants the picture.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
@@ -97,10 +85,9 @@ def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
 
 def _upright(picture: Image.Image) -> Image.Image:
     picture.load()
-    seen, turn = _in_colour(picture), None
     with contextlib.suppress(*_DAMAGE):  # where EXIF is damaged, the picture itself is whole
-        turn = _UPRIGHT.get(picture.getexif().get(_ORIENTATION, 1))
-    return seen if turn is None else seen.transpose(turn)
+        picture = ImageOps.exif_transpose(picture)
+    return _in_colour(picture)
 
 
 def _in_colour(picture: Image.Image) -> Image.Image:
