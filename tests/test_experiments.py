@@ -51,7 +51,7 @@ from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_re
 from vsecore.experiments.running import Settings
 from vsecore.experiments.scales import FOR_SMALL
 from vsecore.losses import adopt_k
-from vsecore.recipes import RECIPES, get
+from vsecore.recipes import RECIPES, Training, get
 from vsecore.training import fit, score_split
 
 KINDS = ("grid", "region", "patch")
@@ -405,8 +405,9 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
         titles = {(BASELINE, ""), (ORACLE, "")}
 
         def fair(system, changes=changes, entries=entries, titles=titles):
-            for name in system.recipes:  # at the rates that were tried and not taken, too
-                titles |= {(name, tuning.digest_at(system, name, changes, rate)) for rate in tuning.LADDER}
+            for entry in entries:  # at the rates that were tried and not taken, too
+                if entry.name in system.recipes and (rate := _rate_of(entry)) in tuning.LADDER:
+                    titles.add((entry.name, tuning.digest_at(system, entry.name, changes, rate)))
             return tuning.tuned(
                 system, changes, lambda name: tuning.tried(tuning.recorded(system, name, changes, entries))
             )
@@ -419,6 +420,10 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
                             titles.add(title_of(found))
         for entry in entries:
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
+
+
+def _rate_of(entry):
+    return entry.config.get("training", {}).get("learning_rate", Training().learning_rate)
 
 
 # ---------------------------------------------------------------- fair trainings

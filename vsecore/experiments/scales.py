@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal, get_args
 
 from vsecore.data.splits import FeatureKind
 from vsecore.encoders import TEXT_ENCODERS
 from vsecore.recipes import FirstRound, Recipe, get
+from vsecore.recipes.plain import as_json
 
 SCENES = "scenes"
 """The world of most experiments; elsewhere also the name for the scenes of any world."""
@@ -101,6 +104,12 @@ def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
     60; lists of other lengths shrink as much, and systems without lists are left alone. Name and changes are
     in the form of `recipes.get`.
     """
+    return _at_scale(name, json.dumps(as_json(changes)))
+
+
+@cache  # tables, claims and pages ask for the same recipes thousands of times
+def _at_scale(name: str, written: str) -> Recipe:
+    changes = json.loads(written)
     lists = {"first_round.texts": "texts", "first_round.pictures": "pictures"}
     shared = {field: value for field, value in changes.items() if field not in lists}
     if not TEXT_ENCODERS.takes(get(name).text.encoder.name, "word_dim"):

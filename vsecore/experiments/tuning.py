@@ -31,11 +31,8 @@ def digest_at(system: System, name: str, changes: Mapping[str, Any], rate: float
 
 @cache  # many claims and pages ask for the same
 def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tuple[Recipe, str]:
-    recipe = _scaled(name, changes).override({"training.learning_rate": rate})
+    recipe = at_scale(name, dict(changes)).override({"training.learning_rate": rate})
     return recipe, recipe.hash()
-
-
-_scaled = cache(lambda name, changes: at_scale(name, dict(changes)))
 
 
 def development_curve(entry: Record) -> list[float]:
