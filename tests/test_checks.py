@@ -189,15 +189,12 @@ def test_each_wrong_answer_gets_its_own_hint_and_each_trial_is_the_first_to_fail
     for place, trial in enumerate(task.trials):
         if place not in failed:  # then a simple wrong answer must show what the trial is for
             if task.reference and isinstance(trial.check, Compared):
-                found = [judge_by_trials(task, answer) for answer in off_here(task, trial.check)]
+                found = (judge_by_trials(task, answer) for answer in off_here(task, trial.check))
             else:
-                found = [check(key, answer) for answer in GRID]
-            shown = [
-                one
-                for one in found
-                if one.points == place and (trial.hint in one.message or one.message in lost)
-            ]
-            assert shown, (trial.hint, [(one.points, one.message) for one in found])
+                found = (check(key, answer) for answer in GRID)
+            assert any(
+                one.points == place and (trial.hint in one.message or one.message in lost) for one in found
+            ), trial.hint
     if task.kind not in ("predict", "explore"):
         assert len(task.trials) + len(task.mistakes) >= 3, "a hint must fit the answer that gets it"
 
