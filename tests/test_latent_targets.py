@@ -129,7 +129,8 @@ def a_step():
 @pytest.mark.parametrize("kind", [LatentTarget, InputTarget])
 def test_each_caption_predicts_its_own_target_or_words_and_its_tower_learns(kind):
     step = a_step()  # which seeds the weights too
-    part = kind(4, 6) if kind is LatentTarget else kind(4, 9, word_dim=3)
+    sizes = {"target_dim": 6} if kind is LatentTarget else {"vocabulary_size": 9, "word_dim": 3}
+    part = kind(dim=4, **sizes)
     if isinstance(part, LatentTarget):
         expected = reconstruction_loss(part.decoder(step.t.vectors), step.targets)
     else:

@@ -56,11 +56,6 @@ class ProcessGroup:
     device: torch.device | None = None
     """The device that this process was given; None: it may choose."""
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this process is the one that begins, finishes and reports."""
-        return self.index == 0
-
     def wait(self) -> None:
         """Wait until all processes have come here."""
         if self.count > 1:

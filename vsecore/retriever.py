@@ -323,9 +323,8 @@ def _source_of_features(features: Path, run: Run) -> Source:
 
 
 def _holds_features(image: object) -> bool:
-    if isinstance(image, Tensor):
-        return image.ndim == 2 and image.is_floating_point()
-    return isinstance(image, np.ndarray) and image.ndim == 2 and image.dtype.kind == "f"
+    is_matrix = isinstance(image, Tensor | np.ndarray) and image.ndim == 2
+    return is_matrix and torch.as_tensor(image).is_floating_point()
 
 
 def _padded(pictures: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -25,11 +25,7 @@ def encode(
 ) -> tuple[Embedding, Embedding]:
     """Embed a split: every picture once, every caption once, in the split's order.
 
-    Args:
-        model: on any device; its mode, training or not, is as before when this returns.
-        split: what to embed.
-        tokenizer: the one that the model was trained with, or this split's captions already tokenised by it.
-        batch_size: how many at a time; the result does not depend on it.
+    The result does not depend on the batch size. The model's mode, training or not, stays as it is.
 
     Returns:
         The Ni pictures and the Nc captions, float32 on the CPU: what the model's similarity reads, its

@@ -59,7 +59,7 @@ def end(code: int) -> NoReturn:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.unraisablehook = _ignore
+    sys.unraisablehook = lambda unraisable: None  # objects that were only half made
     if hasattr(signal, "SIGCHLD"):  # the end of a worker no longer matters
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Python drops an exception that is raised in some callbacks, or while an object is deleted. This timer
@@ -74,7 +74,3 @@ def leave_to_parent() -> None:
     """Ignore both signals from now on: the process that started this one ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-def _ignore(unraisable: object) -> None:
-    """Say nothing about objects that were only half made when the program was stopped."""

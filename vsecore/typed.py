@@ -132,6 +132,5 @@ _SHORT.maxlist = _SHORT.maxdict = 3
 
 @functools.cache
 def _reader(kind: Any) -> TypeAdapter[Any]:
-    if is_dataclass(kind):  # it has its own configuration
-        return TypeAdapter(kind)
-    return TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+    own = is_dataclass(kind)  # with a configuration of its own
+    return TypeAdapter(kind, config=None if own else ConfigDict(arbitrary_types_allowed=True))

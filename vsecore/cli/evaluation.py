@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 CCA = Path("cca")
 """What means canonical correlation analysis in place of a run's folder."""
 SplitName = Literal["train", "dev", "test", "testall"]
-
-
-class Also(StrEnum):
-    """What more can be measured."""
-
-    RANKING = "ranking"
-    SETS = "sets"
+Also = StrEnum("Also", ["ranking", "sets"])
 
 
 Runs = Annotated[
@@ -160,7 +154,7 @@ def evaluate(
     from vsecore.evaluation import evaluate as measure
     from vsecore.experiments import queries
 
-    sources, asked = data or ["scenes"], set(also or ())
+    sources, asked = data or ["scenes"], set[str](also or ())
     for wrong, sentence in (
         (coco and (folds or split in ("train", "dev")), "--coco is given with --folds or --split"),
         (captions and not coco, "--captions is given without --coco, which alone reads them"),
@@ -170,7 +164,7 @@ def evaluate(
             weights and (len(weights) != len(runs) or not min(weights) > 0),
             f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each",
         ),
-        (Also.SETS in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
+        ("sets" in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
         (embeddings and len(runs) > 1, f"--embeddings is given for {len(runs)} runs: give one"),
         (embeddings and CCA in runs, "--embeddings is given for cca, whose vectors are not kept"),
     ):
@@ -293,7 +287,7 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
     return {f"{table}_{name}": value for table, metrics in tables.items() for name, value in metrics.items()}
 
 
-def _further(system: Scored, scores: Tensor, asked: set[Also], relevance: Path | None) -> dict[str, float]:
+def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | None) -> dict[str, float]:
     """Return what was asked for beside recalls: of a system's sets, of whole rankings, by graded truth."""
     import numpy as np
 
@@ -302,13 +296,13 @@ def _further(system: Scored, scores: Tensor, asked: set[Also], relevance: Path |
     from vsecore.experiments.set_vectors import measure_sets
 
     found, pool = dict[str, float](), system.part
-    if Also.SETS in asked:
+    if "sets" in asked:
         if system.towers is not None:
             model, tokenizer = system.towers
             found |= measure_sets(model, pool, tokenizer)
         if not found:
             raise ValueError("--also sets is given for a model that makes no sets of several vectors")
-    if Also.RANKING in asked:
+    if "ranking" in asked:
         ranks = cross_retrieval_ranks(scores, pool.owner)  # (Nc,)
         found |= graded(scores, pool)
         found["both_r1"] = 100 * float((ranks == 0).double().mean())

@@ -152,12 +152,8 @@ def open_dataset(
 ) -> Dataset:
     """Open a world of scenes by its name, or a folder of extracted features or of photographs.
 
-    Args:
-        data: a world's name, or a folder.
-        features: what the recipe reads.
-        view: for pixels, how photographs are cut.
-        boxes: whether a folder's features get its boxes beside them; scenes have them there.
-        test: the split of a folder of features to test on, if it is "testall".
+    `features` says what the recipe reads, and `view` how photographs are cut. With `boxes`, a folder's
+    features get its boxes beside them; scenes have them there. A folder may be tested on its split "testall".
     """
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes

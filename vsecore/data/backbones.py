@@ -69,8 +69,7 @@ class Backbone(nn.Module):
     def forward(self, pictures: Tensor) -> Tensor:
         """Compute the features of pictures, (B, N, F), row by row from the top left.
 
-        Args:
-            pictures: (B, 3, picture_size, picture_size) uint8, RGB; another shape or type is refused.
+        Pictures are (B, 3, picture_size, picture_size) uint8, RGB.
         """
         wanted = (3, self.picture_size, self.picture_size)
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != wanted:

@@ -16,9 +16,8 @@ _FEATURES, _BOXES = "_ims.npy", "_boxes.npy"
 class BoxedPictures(UnreadPictures):
     """Features that end in where each region lies, (n, N, F + 6): see `places_of`.
 
-    Args:
-        features: (n, N, F) floats; places are rounded to their type.
-        boxes: (n, N, 4) floats: left, top, right and bottom in pixels.
+    They are made of features (n, N, F), to whose type places are rounded, and of boxes (n, N, 4): left, top,
+    right and bottom in pixels.
     """
 
     def __init__(self, features: Pictures, boxes: Pictures) -> None:

@@ -38,6 +38,8 @@ TOGETHER = 64
 
 _COLUMNS = {3: (1, None, 2), 6: (3, 4, 5), 10: (7, 8, 9)}
 """Where a TSV of so many columns has the number of boxes, the boxes (None: nowhere) and the features."""
+_QUOTED = re.compile(rb"""^\s*b(['"])(.*)\1\s*$""", re.DOTALL)
+"""A field with what Python 3 writes around bytes: b'...'."""
 MOST, LEAST = 256, 512
 """An array (more than LEAST, at most MOST) is (width, regions), not (regions, width)."""
 
@@ -77,12 +79,6 @@ def import_regions(
         boxes: a folder with a `.npy` file of boxes (N, 4) for each picture; None: those in the sources, if
             there are any.
         dtype: "float16" or "float32", on disk.
-
-    Raises:
-        FileNotFoundError: a source or the captions are missing.
-        ValueError: a file is damaged or cut off, a picture is missing or has features of another width than
-            the others, or the folder holds other features. What was done until then is kept.
-        OSError: the folder cannot be written, or its disk lacks room.
     """
     folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
     splits = _read_splits(expanded(captions))
@@ -310,7 +306,7 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
 
 def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
     """Return a line's picture, number of regions, and encoded boxes, if there are any, and features."""
-    fields = [_without_b(field) for field in line.rstrip(b"\r\n").split(b"\t")]
+    fields = [_QUOTED.sub(rb"\2", field) for field in line.rstrip(b"\r\n").split(b"\t")]
     with _damage_named(where):
         if len(fields) == 2 and fields[1].startswith(b"{"):
             told = json.loads(fields[1])
@@ -328,12 +324,6 @@ def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
         if rest or not bytes_each or len(features) % 4:
             raise ValueError(f"{len(features)} letters for the features of {regions} regions")
     return fields[0].decode("utf-8", "replace").strip(), regions, boxes or None, features
-
-
-def _without_b(field: bytes) -> bytes:
-    """Return a field without what Python 3 writes around bytes: b'...'."""
-    quoted = re.fullmatch(rb"""\s*b(['"])(.*)\1\s*""", field, re.DOTALL)
-    return quoted[2] if quoted else field
 
 
 def _read_line(path: Path, begin: int, where: str) -> _Arrays:

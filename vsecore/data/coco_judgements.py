@@ -45,15 +45,11 @@ def split_ids() -> SplitIds:
 
 @checked
 def right_items(benchmark: Benchmark) -> tuple[Lists, Lists]:
-    """Return the items that a benchmark counts as right.
+    """Return the items that a benchmark counts as right: of each picture captions, of each caption pictures.
 
-    Args:
-        benchmark: "coco", each picture's own five captions; "cxc", what the raters of Crisscrossed Captions
-            found to fit, for every picture and nearly every caption; "eccv", what models proposed and
-            people confirmed, for 1,261 pictures and 1,332 captions.
-
-    Returns:
-        For each picture of the benchmark the captions that fit it, and for each caption the pictures.
+    "coco": each picture's own five captions; "cxc": what the raters of Crisscrossed Captions found to fit,
+    for every picture and nearly every caption; "eccv": what models proposed and people confirmed, for 1,261
+    pictures and 1,332 captions.
 
     Source: Lin et al. 2014; Parekh et al. 2021; Chun et al. 2022.
     """

@@ -18,8 +18,6 @@ from vsecore.data.karpathy import load_karpathy
 from vsecore.data.sources import COLLECTIONS, Archive
 from vsecore.typed import short
 
-CHUNK = 1 << 20
-
 
 def get(
     name: str,
@@ -30,7 +28,9 @@ def get(
     delete_archives: bool = False,
     say: Callable[[str], None] = print,
 ) -> bool:
-    """Download and unpack a collection. What is already there is left as it is.
+    """Download and unpack a collection, and return whether all that was asked for is there.
+
+    If not, a person must do the steps that were said. What is already there is left as it is.
 
     An archive that lies in the folder under its own name is used instead of a download. To replace a damaged
     picture, delete it and call this again.
@@ -42,13 +42,6 @@ def get(
         base: the address of a folder that has the same archives, such as a mirror's; None: the official ones.
         delete_archives: whether an archive is deleted once it is unpacked.
         say: what to do with a line for the user.
-
-    Returns:
-        Whether all that was asked for is there. If not, a person must do the steps that were said.
-
-    Raises:
-        ValueError: a name is unknown, or an archive is not what it should be.
-        OSError: a server does not answer, the disk is too small, or another process is at work in the folder.
     """
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
@@ -123,7 +116,7 @@ def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
                 part = path.with_name(f".{path.name}.part")
                 try:  # at most its size is written, and then its checksum is compared
                     with opened.open(entry) as source, part.open("wb") as file:
-                        shutil.copyfileobj(source, file, CHUNK)
+                        shutil.copyfileobj(source, file)
                     part.replace(path)
                 finally:
                     part.unlink(missing_ok=True)
@@ -140,10 +133,5 @@ def _is_taken(name: str, takes: tuple[str, ...]) -> bool:
 
 def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
     """Whether a file holds exactly what an archive has under its name."""
-    if not path.is_file() or path.stat().st_size != entry.file_size:
-        return False
-    checksum = 0
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            checksum = zlib.crc32(chunk, checksum)
-    return checksum == entry.CRC
+    same_size = path.is_file() and path.stat().st_size == entry.file_size
+    return same_size and zlib.crc32(path.read_bytes()) == entry.CRC

@@ -21,11 +21,8 @@ FLAT = 50.0
 def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     """Group files that show the same picture: the same bytes, or saved again at another size or quality.
 
-    Of a picture that cannot be read, only the bytes are compared.
-
-    Args:
-        pictures: n files.
-        sure: whether the bytes alone decide for nearly flat pictures, for whoever refuses copies.
+    Of a picture that cannot be read, only the bytes are compared, and if we must be `sure`, of nearly flat
+    ones.
     """
     small = np.stack([_small(path) for path in progress(pictures, desc="compare", unit="picture")])  # (n, F)
     variance = small.reshape(len(small), -1, 3).var(1).mean(1)  # (n,)   within each colour

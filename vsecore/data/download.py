@@ -45,10 +45,6 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
         begins: the bytes that such a file begins with: a server's error page is noticed by its first bytes.
         attempts: how many may fail in a row. One that brings new bytes begins the count anew.
         pause: seconds before the second of them; doubled each time.
-
-    Raises:
-        ValueError: the address is not http, or a file came that begins otherwise.
-        OSError: the server does not answer, has no such file, or the disk is too small.
     """
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")

@@ -61,12 +61,6 @@ def extract(
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
         skip_unreadable: leave out pictures that cannot be read, with their captions. stderr and `meta.json`
             name them.
-
-    Raises:
-        ValueError: pictures cannot be read, features are not finite, or the folder holds other features.
-            What was done until then is kept: the same call continues from there.
-        OSError: the folder cannot be created or written, or its disk lacks room, which is checked before
-            anything is extracted.
     """
     size = backbone.batch_size if batch_size is None else batch_size
     if size < 1:
@@ -96,7 +90,7 @@ def extract(
             backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
             for name, rows in missing.items():
                 _make_rows(writer, name, rows, backbone, size, group)
-            if group.is_first:
+            if group.index == 0:
                 writer.finish()
             group.wait()
     return folder
@@ -143,7 +137,7 @@ def _make_rows(
     batches = [split.files[start : start + batch_size] for start in starts]
     share = sum(map(len, batches))
     done = len(split.files) - share if group.count == 1 else 0
-    hidden = files.in_batch() or not group.is_first
+    hidden = files.in_batch() or group.index > 0
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
         for start, paths, decoded in zip(starts, batches, decoded_ahead(decode, batches), strict=True):
             pixels, sizes = _framed(decoded)

@@ -27,7 +27,7 @@ from vsecore.data.annotations import DatasetName
 from vsecore.data.karpathy import captions_sha256, lines_sha256
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split, caption_numbers
+from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
 CAPTION_IDS, CAPTION_COUNTS, COUNTS = "caption_ids", "caption_counts", "counts"
@@ -130,8 +130,13 @@ class FeatureRows:
         """Return the digest of each block of each file."""
         return {path.name: list(_digests(path)) for path in self._arrays}
 
-    def damaged(self, digests: Mapping[str, list[str]]) -> Iterator[tuple[Path, int]]:
-        """Yield the file and the first row of each block whose digest is another one than is known."""
+    def damaged(self) -> Iterator[tuple[Path, int]]:
+        """Yield the file and the first row of each block whose digest is another one than is known.
+
+        Folders of other programs have no digests.
+        """
+        kept = self.path.with_name(CHECKSUMS)
+        digests = files.read_json(kept, dict[str, list[str]]) if kept.exists() else {}
         for path in self._arrays:
             if known := digests.get(path.name):
                 for block, digest in enumerate(_digests(path)):
@@ -164,11 +169,9 @@ class FeatureRows:
                 np.lib.format.open_memmap(path, "w+", dtype, shape)
 
     def write(self, rows: np.ndarray, arrays: Sequence[np.ndarray]) -> None:
-        """Write some rows, and note that they are there once they have reached the disk.
+        """Write m rows, and note that they are there once they have reached the disk.
 
-        Args:
-            rows: m numbers of rows.
-            arrays: (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
+        The arrays are (m, N, F) in the type of the file, and (m, N, 4) if elements have boxes.
         """
         for path, values in zip(self._arrays, arrays, strict=True):
             _overwrite(path, self.count, rows, values)
@@ -183,22 +186,6 @@ class FeatureRows:
         return (found.dtype, found.shape) == self._arrays[path]
 
 
-def texts_of(folder: Path, name: str, split: Split, counts: np.ndarray | None) -> dict[Path, str]:
-    """Return the text files that go beside the features of a split, each with what it must hold."""
-    lines: dict[str, Sequence[object] | None] = {
-        "ids": split.picture_ids,
-        CAPTION_COUNTS: caption_numbers(split.owner, len(split.picture_ids)) or None,
-        CAPTION_IDS: split.caption_ids,
-        COUNTS: None if counts is None else counts.tolist(),
-        "caps": split.captions,
-    }
-    return {
-        folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in texts)
-        for kind, texts in lines.items()
-        if texts is not None
-    }
-
-
 def read_meta(folder: Path) -> Meta | None:
     """Return what a folder was begun with; None: it was not begun."""
     for path in (folder / META, folder / UNFINISHED):
@@ -208,20 +195,12 @@ def read_meta(folder: Path) -> Meta | None:
     return None
 
 
-def read_digests(folder: Path) -> dict[str, list[str]]:
-    """Return the digests of a finished folder's files; {} for folders of other programs, which have none."""
-    path = folder / CHECKSUMS
-    digests: dict[str, list[str]] = files.read_json(path, dict[str, list[str]]) if path.exists() else {}
-    return digests
-
-
-def find_damage(folder: Path) -> dict[str, str]:
+def find_damage(folder: Path, meta: Meta) -> dict[str, str]:
     """Return a sentence for each split of a folder with digests whose rows do not match them."""
-    meta, digests = files.read_json(folder / META, Meta), read_digests(folder)
     problems: dict[str, str] = {}
     for name in meta.pictures:
         rows = FeatureRows(folder, meta, name)
-        for path, start in rows.damaged(digests) if rows.fit else [(rows.path, None)]:
+        for path, start in rows.damaged() if rows.fit else [(rows.path, None)]:
             place = "" if start is None else f", rows {start} to {start + BLOCK - 1},"
             problems.setdefault(name, f"{path}{place} is damaged or cut off: run the same extraction again")
     return problems

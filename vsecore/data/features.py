@@ -84,7 +84,7 @@ def check_precomp(folder: str | Path) -> DataReport:
             )
         if (folder / CHECKSUMS).exists():
             with report.noting():
-                damage = find_damage(folder)
+                damage = find_damage(folder, meta)
         else:
             report.facts.append("no checksums: numbers that are wrong, but finite, go unnoticed")
         report.problems += damage.values()

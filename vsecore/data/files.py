@@ -26,17 +26,11 @@ _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 @contextmanager
 def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Iterator[IO[Any]]:
-    """Open a file that appears whole or not at all.
+    """Open a file that appears whole or not at all, for bytes ("wb") or UTF-8 text ("w").
 
     The bytes go to a hidden neighbour of `path`, which takes the name `path` only when the block has ended
     without an error. A reader never sees half a file, and an interrupted run leaves an older file as it was.
-
-    Args:
-        path: the file to write. Its folder is made if it is missing.
-        mode: "wb" for bytes, "w" for UTF-8 text.
-
-    Raises:
-        OSError: the disk is full, or fails; the error names `path`, also where a library's does not.
+    If the disk is full, or fails, the error names `path`, also where a library's does not.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,16 +52,7 @@ def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Itera
 
 
 def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
-    """Read a JSON file, and check that it holds what it should.
-
-    Args:
-        path: the file.
-        kind: the type that its content must have, such as a dataclass; by default any JSON object.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not JSON, would fill the memory, or holds a value of another type, which is named.
-    """
+    """Read a JSON file whose content must have a type, such as a dataclass; by default any JSON object."""
     return from_json(str(path), read_text(path), kind)
 
 
@@ -112,13 +97,8 @@ def holds(path: Path, text: str) -> bool:
 def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.
 
-    Args:
-        folder: an existing folder.
-        doing: what a process does there, for the message, such as "is extracting into".
-        wait: whether to wait until another process releases the lock.
-
-    Raises:
-        BlockingIOError: another process has the lock, and `wait` is False.
+    If another process `doing` something, such as "is extracting into", has the lock, wait for its end, or
+    else raise a BlockingIOError.
     """
     lock = FileLock(folder / LOCK)
     message = f"another process {doing} {folder}: "
@@ -171,9 +151,7 @@ def in_batch() -> bool:
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """Return the progress bar used everywhere: on stderr, or a widget in a notebook. It goes when it is done.
 
-    Args:
-        iterable: what to go through; None for a bar that is moved by `.update`.
-        options: passed to `tqdm`, such as `total`, `desc`, `unit`.
+    Its options are those of `tqdm`, such as `total`, `desc`, `unit`. Without an iterable, `.update` moves it.
     """
     options.setdefault("disable", in_batch() or _HIDDEN.get())
     return _Bar(iterable, dynamic_ncols=True, leave=False, **options)

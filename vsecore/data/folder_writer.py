@@ -16,16 +16,15 @@ from vsecore.data.feature_folder import (
     CAPTION_COUNTS,
     CAPTION_IDS,
     CHECKSUMS,
+    COUNTS,
     META,
     UNFINISHED,
     FeatureRows,
     Meta,
     first_not_finite,
-    read_digests,
     read_meta,
-    texts_of,
 )
-from vsecore.data.splits import Split
+from vsecore.data.splits import Split, caption_numbers
 from vsecore.typed import counted, short
 
 
@@ -45,9 +44,8 @@ class FolderWriter:
     def fill(self, read: Callable[[str, np.ndarray], Sequence[np.ndarray]], block: int = BLOCK) -> Path:
         """Write the rows that are missing, in this process, and return the folder.
 
-        Args:
-            read: gives what `FeatureRows.write` takes, for a split's name and numbers of its rows.
-            block: how many rows are read at a time; an interruption loses at most so many.
+        `read` gives what `FeatureRows.write` takes, for a split's name and at most `block` numbers of its
+        rows; an interruption loses at most so many.
         """
         with self.opened() as missing:
             for name, rows in (missing or {}).items():
@@ -102,7 +100,20 @@ class FolderWriter:
         return FeatureRows(self.folder, self.meta, name)
 
     def _texts(self, name: str) -> dict[Path, str]:
-        return texts_of(self.folder, name, self.splits[name], self.counts.get(name))
+        """Return the text files that go beside the features of a split, each with what it must hold."""
+        split, counts = self.splits[name], self.counts.get(name)
+        lines: dict[str, Sequence[object] | None] = {
+            "ids": split.picture_ids,
+            CAPTION_COUNTS: caption_numbers(split.owner, len(split.picture_ids)) or None,
+            CAPTION_IDS: split.caption_ids,
+            COUNTS: None if counts is None else counts.tolist(),
+            "caps": split.captions,
+        }
+        return {
+            self.folder / f"{name}_{kind}.txt": "".join(f"{line}\n" for line in texts)
+            for kind, texts in lines.items()
+            if texts is not None
+        }
 
     def _refuse_others(self) -> None:
         """Refuse a folder with other features than these."""
@@ -126,7 +137,7 @@ class FolderWriter:
         if not (self.folder / META).exists():
             return ~rows.made()
         missing = np.zeros(rows.count, bool)
-        for _, start in rows.damaged(read_digests(self.folder)):
+        for _, start in rows.damaged():
             missing[start : start + BLOCK] = True
         return missing
 

@@ -21,11 +21,6 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         folders: at least two folders of features, of the same pictures and captions.
         out: the folder to write, new or empty.
         cells: whether to join cell by cell.
-
-    Raises:
-        ValueError: fewer than two folders, or their pictures, captions or, cell by cell, grids differ.
-        FileExistsError: `out` holds something already.
-        FileNotFoundError: a folder or one of its files is missing.
     """
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")

@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -239,7 +239,7 @@ class _Collection:
             raise FileNotFoundError(f"no folder {root}: name the one with the pictures and captions")
         annotations = find_annotations(root, json_path)
         dataset, entries = read_annotations(annotations, root)
-        find = _Finder(root)
+        find = _finder(root)
         pictures = [(entry, find(entry)) for entry in entries if entry.split != ""]
         to_share = [path for entry, path in pictures if entry.split is None and path is not None]
         split_of = share_out(copies(to_share)) if to_share else {}
@@ -279,25 +279,17 @@ class _Collection:
                     )
 
 
-class _Finder:
-    """Finds the files of pictures below a root, whose names are compared in Unicode's composed form."""
+def _finder(root: Path) -> Callable[[Entry], Path | None]:
+    """Return what finds an entry's file below a root; names are compared in Unicode's composed form."""
+    named: dict[str, list[Path]] = defaultdict(list)
+    for path in list_pictures(root).pictures:
+        named[name_key(path.name)].append(path)
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.named: dict[str, list[Path]] = defaultdict(list)
-        for path in list_pictures(root).pictures:
-            self.named[name_key(path.name)].append(path)
-
-    def __call__(self, entry: Entry) -> Path | None:
-        """Return an entry's file; None: it is missing.
-
-        Raises:
-            ValueError: different files of this name are in several folders, none of them the one it names.
-        """
+    def find(entry: Entry) -> Path | None:
         folder, below = Path(entry.file).parent, f"/{name_key(entry.file)}"
-        places = [self.root / place for place in (folder, "images" / folder, *PICTURE_FOLDERS)]
+        places = [root / place for place in (folder, "images" / folder, *PICTURE_FOLDERS)]
         for name in _names_of(entry.name):
-            found = [path for path in self.named[name] if path.is_file()]  # a pipe would make us wait
+            found = [path for path in named[name] if path.is_file()]  # a pipe would make us wait
             if near := [path for place in places for path in found if path.parent == place]:
                 return near[0]
             # Of several, the one whose folders are named, such as "photos/red/1.jpg" of "red/1.jpg".
@@ -310,6 +302,8 @@ class _Finder:
             if found:
                 return found[0]
         return None
+
+    return find
 
 
 def _names_of(file_name: str) -> list[str]:
@@ -357,10 +351,8 @@ def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
 def numbered(split: Split, annotations: Path) -> Split:
     """Give the captions and pictures of a test split COCO's numbers, from Karpathy's JSON.
 
-    Args:
-        split: five captions a picture in the order of the file, as the field's folders of features have them;
-            only their letters and digits are compared.
-        annotations: `dataset_coco.json`.
+    The split has five captions a picture in the order of the file, as the field's folders of features do;
+    only their letters and digits are compared.
     """
     dataset, entries = read_annotations(annotations)
     test = CaptionSplit.of("test", dataset, [(entry, None) for entry in entries if entry.split == "test"])

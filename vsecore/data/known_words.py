@@ -51,11 +51,7 @@ def warnings_of(known: Mapping[str, Known]) -> Iterator[str]:
 
 
 def look_at_words(splits: Mapping[str, Split]) -> tuple[list[str], list[str]]:
-    """Say what a vocabulary of the training split, as recipes build it, would know of each split.
-
-    Returns:
-        Facts and warnings, a sentence each.
-    """
+    """Say in facts and warnings what a vocabulary of the training split would know of each split."""
     warnings: list[str] = []
     spoken: dict[str, list[str]] = {}
     for name, split in splits.items():

@@ -36,10 +36,6 @@ def model_folder(name_or_path: str | Path) -> Path:
     Args:
         name_or_path: a folder; "all-MiniLM-L6-v2", for which the installed package is used if there is one;
             or a model's name on the hub, which is downloaded once (pickled weights are left out).
-
-    Raises:
-        FileNotFoundError: no such folder, and the hub has no such model or cannot be reached.
-        ValueError: the name is empty.
     """
     folder, name = Path(name_or_path).expanduser(), str(name_or_path)
     if not name:

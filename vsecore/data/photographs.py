@@ -70,11 +70,8 @@ class View:
         """Return a random cut of a picture, perhaps mirrored, (3, side, side) uint8.
 
         The cut's area is a uniform share of the picture's and the logarithm of its ratio of width to height
-        is uniform between 3/4 and 4/3; a side that would be longer than the picture's is cut short.
-
-        Args:
-            picture: a photograph.
-            draws: five numbers in [0, 1): for the area, the ratio, the place (two), the mirror.
+        is uniform between 3/4 and 4/3; a side that would be longer than the picture's is cut short. Five
+        draws in [0, 1) decide the area, the ratio, the place (two) and the mirror.
 
         Source: Szegedy et al. 2015 (the random cut); used for training from pixels by Faghri et al. 2018
         (VSE++), section 4.1.
@@ -113,12 +110,8 @@ class Photographs(UnreadPictures):
     def varied(self, rows: np.ndarray, seed: int, epoch: int, drawn_by: np.ndarray) -> np.ndarray:
         """Return some pictures as a training step sees them, (B, 3, side, side).
 
-        Args:
-            rows: B pictures.
-            seed: decides, with the epoch and `drawn_by`, what is cut out and which pictures are mirrored.
-            epoch: see `seed`.
-            drawn_by: B rows of pictures or captions, on which each cut depends: a picture that a batch holds
-                twice, with two captions, is cut in two ways.
+        Each cut depends on the seed, the epoch and a row of `drawn_by`, of pictures or captions: a picture
+        that a batch holds twice, with two captions, is cut in two ways.
         """
         places = self.rows.start + self.rows.step * rows
         return self._seen(places, self.view.varied, noise(seed, epoch, "views", drawn_by, 5))

@@ -65,14 +65,10 @@ class Listing:
 
 
 def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = ()) -> Listing:
-    """List the pictures in a folder and its folders; hidden ones are left out.
+    """List the pictures in a folder and its folders; hidden ones are left out, and so is the folder `own`.
 
     Links to folders are followed, each real folder once, and a folder that cannot be opened stops nothing.
-
-    Args:
-        root: a folder.
-        own: a folder below it that is not entered.
-        exclude: patterns such as `*.png` or `drafts`, of a file's or folder's name or its path below root.
+    Patterns such as `*.png` or `drafts`, of a file's or folder's name or its path below root, exclude others.
     """
     found, patterns = Listing(), [name_key(pattern).casefold().rstrip("/") for pattern in exclude]
     visited = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}  # links there lead round

@@ -105,7 +105,9 @@ class DrawnPictures(UnreadPictures):
 
     def shown(self, rows: np.ndarray) -> np.ndarray:
         """Return which things some pictures show, (B, N)."""
-        return _frequent_first(noise(self.seed, 0, f"things of {self.name}", rows, self.elements))
+        draws = noise(self.seed, 0, f"things of {self.name}", rows, self.elements)
+        # From `COMMON` on, each is about as frequent as 1 over its place.
+        return np.minimum(COMMON * (WORDS / COMMON) ** draws, WORDS - 1).astype(np.int64)
 
     def captions(self) -> list[str]:
         """Return five captions of each picture, picture after picture."""
@@ -125,11 +127,6 @@ class DrawnPictures(UnreadPictures):
                 for row, length in zip(words.tolist(), lengths, strict=True)
             ]
         return captions
-
-
-def _frequent_first(draws: np.ndarray) -> np.ndarray:
-    """Turn uniform numbers into things from `COMMON` on, each about as frequent as 1 over its place."""
-    return np.minimum(COMMON * (WORDS / COMMON) ** draws, WORDS - 1).astype(np.int64)
 
 
 def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:

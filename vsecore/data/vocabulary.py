@@ -13,9 +13,6 @@ class Vocabulary(Tokenizer):
     """The words that a model knows, each with its number.
 
     Numbers 0 to 3 are padding, start, end and the unknown word; then the words, the most frequent first.
-
-    Args:
-        words: the known words, each once.
     """
 
     pad, start, end, unknown = range(4)
@@ -39,9 +36,6 @@ class Vocabulary(Tokenizer):
         Args:
             captions: sentences.
             minimum_count: how often a word must occur to be kept; the others become the unknown word.
-
-        Raises:
-            ValueError: no word occurs so often, or `captions` is one string.
 
         Source: the threshold of 4 is that of Faghri et al. 2018 (VSE++).
         """

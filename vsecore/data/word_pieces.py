@@ -87,11 +87,7 @@ def _readable(source: Path) -> Iterator[None]:
 
 
 class BERTTokenizer(PieceTokenizer):
-    """The word pieces of a BERT, by the model's name or folder (see `language_models.model_folder`).
-
-    Args:
-        name_or_path: a model of the hub, or a folder that holds its `tokenizer.json`.
-    """
+    """The word pieces of a BERT, by the model's name or folder (see `language_models.model_folder`)."""
 
     file_name = "bert_tokenizer.json"
 
@@ -114,10 +110,8 @@ class BERTTokenizer(PieceTokenizer):
 class TowerTokenizer(PieceTokenizer):
     """The word pieces of a pretrained pair of towers, as its folder's `tokenizer.json` describes them.
 
-    Args:
-        folder: holds `tokenizer.json`, and `tokenizer_config.json`, which names the pieces for padding and
-            for unknown words.
-        longest: how many pieces the tower reads; a longer caption is cut, its mark of the end is kept.
+    `tokenizer_config.json` names the pieces for padding and for unknown words. A caption of more pieces than
+    `longest` is cut, and keeps its mark of the end.
     """
 
     file_name = "tower_tokenizer.json"

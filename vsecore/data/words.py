@@ -108,12 +108,7 @@ class TokenizedCaptions:
     def encode(
         cls, tokenizer: "Tokenizer | TokenizedCaptions", captions: Iterable[str]
     ) -> "TokenizedCaptions":
-        """Tokenise captions.
-
-        Args:
-            tokenizer: turns sentences into numbers; or these captions already tokenised, to be returned.
-            captions: Nc sentences.
-        """
+        """Tokenise Nc captions; those that are tokenised already are returned."""
         if isinstance(tokenizer, TokenizedCaptions):
             return tokenizer
         sentences = checked_sentences(captions)
@@ -132,14 +127,9 @@ class TokenizedCaptions:
         return len(self.lengths)
 
     def rows(self, rows: np.ndarray | slice, width: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return some captions as `Tokenizer.encode` would give them.
+        """Return C captions as `Tokenizer.encode` would give them: numbers (C, L) int64 and their mask, bool.
 
-        Args:
-            rows: C rows of captions.
-            width: L, at least the length of the longest caption; None: that length.
-
-        Returns:
-            Numbers (C, L) int64 and their mask (C, L) bool.
+        The width L is at least the length of the longest caption; None: that length.
         """
         lengths = self.lengths[rows]
         width = int(lengths.max()) if width is None else width

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -167,23 +167,12 @@ class AdOpt(Loss):
         siblings_are_negatives: bool = False,
     ) -> None:
         super().__init__()
-        self.temperature = temperature
-        self.rule: Rule = rule
-        self.margin = margin
-        self.negatives = negatives
-        self.positive_in_denominator = positive_in_denominator
+        self.options: dict[str, Any] = {"temperature": temperature, "rule": rule, "margin": margin}
+        self.options |= {"negatives": negatives, "positive_in_denominator": positive_in_denominator}
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
-        return adopt(
-            step.scores,
-            temperature=self.temperature,
-            rule=self.rule,
-            positive_in_denominator=self.positive_in_denominator,
-            margin=self.margin,
-            positives=step.partners(self.siblings_are_negatives),
-            negatives=self.negatives,
-        )
+        return adopt(step.scores, positives=step.partners(self.siblings_are_negatives), **self.options)
 
 
 def _hardest(others: Tensor, dim: int, kept: Tensor | int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -87,9 +87,6 @@ class CaptionDecoder(nn.Module):
 
         Returns:
             Logits (C, L - 1, V): place l is about the word l + 1.
-
-        Raises:
-            ValueError: the elements, the mask or the captions do not fit.
         """
         check_elements(x, mask, self.dim)
         x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0
@@ -125,17 +122,11 @@ class Captioning(Loss):
 
     reads = ("elements", "tokens")
 
-    @checked
-    def __init__(
-        self,
-        dim: Count,
-        vocabulary_size: Count,
-        hidden: Count = 512,
-        word_dim: Count = 300,
-        drop: Share = 0.2,
-    ) -> None:
+    Options = CaptionDecoder
+
+    def __init__(self, **options: Any) -> None:
         super().__init__()
-        self.decoder = CaptionDecoder(dim, vocabulary_size, hidden, word_dim, drop)
+        self.decoder = CaptionDecoder(**options)
 
     def forward(self, step: Step) -> Tensor:
         tokens, mask = step.words()

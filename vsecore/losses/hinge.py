@@ -45,16 +45,15 @@ def triplet(
     Source: Faghri et al. 2018 (VSE++): the sum of hinges (all negatives) and the max of hinges (the hardest).
     """
     scores, positives = check_pairs(scores, positives)
-    total = _hardest(scores, margin, positives) if hardest else _all(scores, margin, positives)
+    if hardest:
+        negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
+        caption = negatives.amax(1, keepdim=True)  # (B, 1)   the hardest caption of each picture
+        picture = negatives.amax(0, keepdim=True)  # (1, C)   the hardest picture of each caption
+        cost = (margin - scores + caption).relu() + (margin - scores + picture).relu()  # (B, C)
+        total = torch.where(positives, cost, 0).sum()
+    else:
+        total = _all(scores, margin, positives)
     return total if reduction == "sum" else total / positives.sum()
-
-
-def _hardest(scores: Tensor, margin: float, positives: Tensor) -> Tensor:
-    negatives = torch.where(positives, -torch.inf, scores)  # (B, C)
-    caption = negatives.amax(1, keepdim=True)  # (B, 1)   the hardest caption of each picture
-    picture = negatives.amax(0, keepdim=True)  # (1, C)   the hardest picture of each caption
-    cost = (margin - scores + caption).relu() + (margin - scores + picture).relu()  # (B, C)
-    return torch.where(positives, cost, 0).sum()
 
 
 def _all(scores: Tensor, margin: float, positives: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
@@ -58,9 +58,9 @@ class InputTarget(Loss):
     decoder is used in training only.
 
     Args:
-        dim, vocabulary_size, word_dim: as for `InputTargetDecoder`.
         bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
         projected: as for `Constraint`.
+        **options: as for `InputTargetDecoder`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), sections 3.3 and 4.2.
     """
@@ -68,17 +68,11 @@ class InputTarget(Loss):
     reads = ("vectors", "tokens")
     constraint: Constraint
 
-    @checked
-    def __init__(
-        self,
-        dim: Count,
-        vocabulary_size: Count,
-        word_dim: Count = 300,
-        bound: Positive | None = None,
-        projected: bool = True,
-    ) -> None:
+    Options = InputTargetDecoder
+
+    def __init__(self, bound: Positive | None = None, projected: bool = True, **options: Any) -> None:
         super().__init__()
-        self.decoder = InputTargetDecoder(dim, vocabulary_size, word_dim)
+        self.decoder = InputTargetDecoder(**options)
         self.constraint = Constraint(bound, projected)
 
     def forward(self, step: Step) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
@@ -71,9 +71,9 @@ class LatentTarget(Loss):
     only.
 
     Args:
-        dim, target_dim, hidden: as for `LatentTargetDecoder`.
         bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
         projected: as for `Constraint`.
+        **options: as for `LatentTargetDecoder`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), section 3.4.
     """
@@ -81,17 +81,11 @@ class LatentTarget(Loss):
     reads = ("vectors",)
     constraint: Constraint
 
-    @checked
-    def __init__(
-        self,
-        dim: Count,
-        target_dim: Count,
-        hidden: Count | None = None,
-        bound: Positive | None = None,
-        projected: bool = True,
-    ) -> None:
+    Options = LatentTargetDecoder
+
+    def __init__(self, bound: Positive | None = None, projected: bool = True, **options: Any) -> None:
         super().__init__()
-        self.decoder = LatentTargetDecoder(dim, target_dim, hidden)
+        self.decoder = LatentTargetDecoder(**options)
         self.constraint = Constraint(bound, projected)
 
     def forward(self, step: Step) -> Tensor:

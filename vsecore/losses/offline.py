@@ -12,7 +12,7 @@ Source: Chen, Deng and Luo 2020 (AOQ), sections 3.2 and 3.3.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -221,8 +221,7 @@ class OfflineTriplet(Loss):
         online: bool = True,
     ) -> None:
         super().__init__()
-        self.margin = margin
-        self.offline_margin = offline_margin
+        self.margins = {"margin": margin, "offline_margin": offline_margin}
         self.warmup_epochs = warmup_epochs
         self.online = online
 
@@ -230,7 +229,7 @@ class OfflineTriplet(Loss):
         """Return the loss, a scalar; raise a ValueError if the step has no offline negatives."""
         similarities = Similarities.of(step)
         if step.epoch < self.warmup_epochs:
-            return triplet(step.scores, self.margin, hardest=False, positives=step.positives)
+            return triplet(step.scores, self.margins["margin"], hardest=False, positives=step.positives)
         if not self.online:
             none = torch.full_like(similarities.positive, -torch.inf)
             similarities = similarities._replace(online_text=none, online_image=none)
@@ -238,7 +237,7 @@ class OfflineTriplet(Loss):
 
     def of(self, similarities: Similarities, step: Step) -> Tensor:
         """Return the loss of seven similarities after the warm-up, a scalar."""
-        return offline_triplet(*similarities[:5], margin=self.margin, offline_margin=self.offline_margin)
+        return offline_triplet(*similarities[:5], **self.margins)
 
 
 class OfflineQuintuplet(OfflineTriplet):
@@ -251,23 +250,18 @@ class OfflineQuintuplet(OfflineTriplet):
     Source: Chen, Deng and Luo 2020 (AOQ), equation 4 and table 3.
     """
 
+    Options = OfflineTriplet
+
     @checked
-    def __init__(
-        self,
-        margin: NotNegative = 0.2,
-        offline_margin: NotNegative = 0.0,
-        warmup_epochs: Whole = 1,
-        online: bool = True,
-        online_quintuplet: bool = False,
-    ) -> None:
-        super().__init__(margin, offline_margin, warmup_epochs, online)
+    def __init__(self, online_quintuplet: bool = False, **options: Any) -> None:
+        super().__init__(**options)
         self.online_quintuplet = online_quintuplet
 
     def of(self, similarities: Similarities, step: Step) -> Tensor:
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
             similarities = similarities._replace(offline_pair=pair, swapped_pair=swapped)
-        return offline_quintuplet(*similarities, margin=self.margin, offline_margin=self.offline_margin)
+        return offline_quintuplet(*similarities, **self.margins)
 
 
 class AdaptiveOfflineQuintuplet(OfflineTriplet):
@@ -276,31 +270,19 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
     Source: Chen, Deng and Luo 2020 (AOQ), equation 5 and table 3.
     """
 
+    Options = OfflineTriplet
+
     @checked
     def __init__(
         self,
-        margin: NotNegative = 0.2,
-        offline_margin: NotNegative = 0.0,
         beta: NotNegative = 1.5,
         alpha: Positive = 0.3,
         weights: Weights = "gradient",
         against: Against = "offline",
-        warmup_epochs: Whole = 1,
-        online: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__(margin, offline_margin, warmup_epochs, online)
-        self.beta = beta
-        self.alpha = alpha
-        self.weights: Weights = weights
-        self.against: Against = against
+        super().__init__(**options)
+        self.adaptive: dict[str, Any] = {"beta": beta, "alpha": alpha, "weights": weights, "against": against}
 
     def of(self, similarities: Similarities, step: Step) -> Tensor:
-        return adaptive_offline_quintuplet(
-            *similarities,
-            margin=self.margin,
-            offline_margin=self.offline_margin,
-            beta=self.beta,
-            alpha=self.alpha,
-            weights=self.weights,
-            against=self.against,
-        )
+        return adaptive_offline_quintuplet(*similarities, **self.margins, **self.adaptive)

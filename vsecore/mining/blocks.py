@@ -18,13 +18,7 @@ caller and by the next call in the same thread."""
 
 
 class TruePairs:
-    """Which captions are a picture's own, to be left out.
-
-    Args:
-        owner: the picture of each caption, (Nc,), in any order.
-        pictures: how many pictures there are.
-        captions: how many captions there are.
-    """
+    """Which captions are a picture's own, by the `owner` (Nc,) of each caption, to be left out."""
 
     def __init__(self, owner: Tensor | np.ndarray, pictures: int, captions: int) -> None:
         owner = torch.as_tensor(owner).detach().cpu()
@@ -102,13 +96,9 @@ class Search:
     def run(self, workers: int, after: Callable[[], None] = lambda: None) -> tuple[Tensor, Tensor]:
         """Search on from where the search stands.
 
-        Args:
-            workers: how many blocks of pictures are searched for at the same time, each by its own thread.
-            after: called whenever some blocks of pictures are done.
-
-        Returns:
-            The keys of the best captions of each picture (Ni, k), and of the best pictures of each caption
-            (Nc, k), best first.
+        Each of the `workers`, a thread, searches for a block of pictures; `after` is called whenever some are
+        done. Returned are the keys of the best captions of each picture (Ni, k), and of the best pictures of
+        each caption (Nc, k), best first.
         """
         tops = [top for top in _blocks(self.pairs.pictures, self.block[0]) if top.start >= self.done]
         for first in range(0, len(tops), workers):

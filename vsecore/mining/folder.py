@@ -9,11 +9,11 @@ import time
 import zipfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-from pydantic import Field
 
+from vsecore.arguments import Count
 from vsecore.data.files import read_json, write_atomically
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
@@ -22,7 +22,6 @@ from vsecore.mining.blocks import Search
 NEGATIVES = "negatives.json"
 STATE = "mining.npz"
 MINE_AGAIN = "mine again, into another folder"
-Whole = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ class NegativesIdentity:
     """The split's fingerprint."""
     tokenizer: str
     """A digest of the split's captions as the tokenizer numbers them."""
-    texts: Whole
+    texts: Count
     """How many captions each picture gets, if there are so many."""
-    pictures: Whole
+    pictures: Count
     """How many pictures each caption gets, if there are so many."""
 
 
@@ -117,10 +116,7 @@ def _digest(rows: np.ndarray) -> str:
 class MiningState:
     """How far a search has got, so that one that was stopped goes on: a file that is replaced as a whole.
 
-    Args:
-        path: the file.
-        identity: what the search depends on; it goes on only with the same.
-        seconds: how often it is written.
+    A search goes on only with the same identity. The file is written again after so many seconds.
     """
 
     def __init__(self, path: Path, identity: NegativesIdentity, seconds: float) -> None:

@@ -54,31 +54,13 @@ def mine(
     """Find the captions of a split that a model finds most similar to each picture, and the other way round.
 
     Every picture is compared with every caption, in blocks, on the model's device; each block serves both
-    directions. See `mine_offline_negatives` for what counts as a negative, and what happens if there are
-    fewer than asked for.
+    directions. See `mine_offline_negatives` for what counts as a negative, for the numbers of `texts` and
+    `pictures`, and for the `budget`. The hardest negatives come first.
 
-    Args:
-        model: a trained model with any similarity.
-        split: the pictures and captions, usually the training split.
-        tokenizer: the one that the model was trained with, or this split's captions already tokenised by it.
-        texts: how many captions each picture gets.
-        pictures: how many pictures each caption gets.
-        folder: where the negatives are kept. If it holds those of the same model and data already, they are
-            read instead; those of another model or other data are refused. A search that was stopped, or
-            killed, goes on where it last saved; if the model, the data or the budget has changed, it starts
-            over and says so. None: nowhere.
-        recipe: what the model is, in your own words, to be kept in the folder.
-        batch_size: how many are embedded at a time.
-        budget: how many bytes a block of scores, and what is made of it, may take. On a CPU, if the model
-            compares by the cosine, each of torch's threads has a block of its own.
-        save_seconds: how much of a search may be lost when it is killed.
-
-    Returns:
-        The negatives, hardest first.
-
-    Raises:
-        ValueError: a score is NaN or infinite, there are no negatives, or the folder holds others.
-        BlockingIOError: another process mines into the folder.
+    The `folder` keeps them, together with what the model is in your own words (`recipe`). If it holds those
+    of the same model and data already, they are read instead; those of another model or other data are
+    refused. A search that was stopped, or killed, goes on where it last saved, at most `save_seconds` before;
+    if the model, the data or the budget has changed, it starts over and says so.
     """
     pairs = TruePairs(split.owner, len(split), len(split.captions))
     kept = pairs.at_most(texts, pictures)

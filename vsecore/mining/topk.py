@@ -25,11 +25,6 @@ class TopK:
 
     A score and an item's row make one whole number, the key, which sorts as we want: higher scores first,
     and among equal scores the lower row first. So every set of scores has exactly one answer.
-
-    Args:
-        anchors: how many there are.
-        k: how many items each keeps.
-        device: where the scores are.
     """
 
     def __init__(self, anchors: int, k: int, device: torch.device | str = "cpu") -> None:
@@ -39,13 +34,10 @@ class TopK:
         self.floor = torch.full((anchors,), LOWEST, device=device)
 
     def add(self, scores: Tensor, first_anchor: int, first_item: int, dim: int = 1) -> None:
-        """Look at a block of scores: those of some anchors in a row with some items.
+        """Look at a block of scores: those of some anchors in a row with some items, from the first of each.
 
-        Args:
-            scores: (a, c), in memory row after row; -inf where an item must not be kept.
-            first_anchor: the number of the first anchor.
-            first_item: the row of the first item.
-            dim: the dimension of the items: 1; or 0 for scores (c, a).
+        Scores are (a, c), in memory row after row, or with dim 0, the dimension of the items, (c, a); -inf
+        where an item must not be kept.
         """
         anchors, columns = scores.shape[1 - dim], scores.shape[1]
         here = slice(first_anchor, first_anchor + anchors)

@@ -19,13 +19,11 @@ def flat(vectors: np.ndarray) -> Any:
 
 
 def quantised(kind: str, vectors: np.ndarray, examples: np.ndarray) -> Any:
-    """Return an index of vectors (n, D) that keeps codes, by inner product.
+    """Return an index of float32 vectors (n, D) that keeps codes, by inner product.
 
-    Args:
-        kind: as `faiss.index_factory` names it: "SQ8" is a byte a number, "PQ32" 32 bytes a vector,
-            "IVF256,Flat" looks into some of 256 cells only.
-        vectors: what is searched, float32.
-        examples: what codebooks and cells are learned from, (m, D) float32: some of the vectors, or queries.
+    Its kind is named as in `faiss.index_factory`: "SQ8" is a byte a number, "PQ32" 32 bytes a vector,
+    "IVF256,Flat" looks into some of 256 cells only. Codebooks and cells are learned from the examples (m, D):
+    some of the vectors, or queries.
     """
     import faiss
 

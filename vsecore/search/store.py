@@ -70,9 +70,7 @@ class Entry:
 class Store:
     """The pictures of an index. A number stays with a picture, and no other one ever gets it.
 
-    Args:
-        folder: the index's folder; None: it is kept in memory.
-        facts: what a new index says of itself; None: the index must exist already.
+    Without a folder they are kept in memory. Only with `facts`, what an index says of itself, is one begun.
     """
 
     def __init__(self, folder: Path | None, facts: Facts | None = None) -> None:
@@ -133,9 +131,6 @@ class Store:
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
-        ((found,),) = self._rows("PRAGMA integrity_check(1)")
-        if found != "ok":
-            raise ValueError(f"{self.path} is damaged ({found}): {REBUILD}")
         none = np.zeros(0, np.int64), np.zeros((0, *self.facts.shape), np.float32)
         numbers, vectors = zip(none, *self.vectors(), strict=True)
         return np.concatenate(numbers), np.concatenate(vectors)

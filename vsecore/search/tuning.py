@@ -30,6 +30,7 @@ from vsecore.scoring import encode
 from vsecore.search.engine import Engine
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
+from vsecore.training.planning import EnoughError
 from vsecore.typed import counted
 
 SPLITS = ("train", "dev", "test")
@@ -43,10 +44,6 @@ COLLAPSED = 0.998
 """Mean cosine of different pictures above which a model tells no two of them apart."""
 TELLING = 20
 """Test pictures below which no rsum is told: among ten, anything is found among the first ten."""
-
-
-class _LearnedError(Exception):
-    """Ends a training whose pairs are learned."""
 
 
 def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSplit]:
@@ -187,9 +184,9 @@ def check_overfit(
         if event.metrics is not None:
             best = max(best, (event.metrics["i2t_r1"] + event.metrics["t2i_r1"]) / 2)
             if best >= LEARNED:
-                raise _LearnedError
+                raise EnoughError
 
-    with contextlib.suppress(_LearnedError):
+    with contextlib.suppress(EnoughError):
         data = Dataset("pairs", pairs, pairs, pairs, recipe.features)
         fit(plain, data, tokenizer=tokenizer, weights=weights, callback=until_learned, seed=seed)
     if best < LEARNED:

@@ -15,15 +15,14 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import safetensors.torch
 import torch
-from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from vsecore.arguments import Finite, Whole
+from vsecore.arguments import Count, Finite, NotNegative, Whole
 from vsecore.data import files
 from vsecore.data.files import write_atomically
 from vsecore.data.weights import add_tensors
@@ -40,8 +39,6 @@ from vsecore.training.identity import (
 )
 from vsecore.training.system import System
 from vsecore.typed import from_json
-
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 CHECKPOINT = "checkpoint.safetensors"
 HISTORY = "history.jsonl"
@@ -113,15 +110,15 @@ class State:
     """The sums over this epoch's batches, by the loss's term."""
     history: list[dict[str, int | Finite]] = field(default_factory=list)
     """An entry for each finished epoch."""
-    seconds: Seconds = 0.0
+    seconds: NotNegative = 0.0
     """How long the whole run took."""
-    training_seconds: Seconds = 0.0
+    training_seconds: NotNegative = 0.0
     """How long its steps took."""
-    waiting_seconds: Seconds = 0.0
+    waiting_seconds: NotNegative = 0.0
     """The part of that spent waiting for batches."""
     device: str = ""
     """The name of the hardware."""
-    processes: Annotated[int, Field(ge=1)] = 1
+    processes: Count = 1
     """How many share each batch."""
 
     @property

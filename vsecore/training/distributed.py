@@ -73,18 +73,12 @@ def hardware(device: torch.device) -> str:
 
 
 def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-    """Gather the rows of all processes, in order; gradients flow back to the process that each row came from.
+    """Gather the rows (n, ...) of all processes, in order; gradients flow back to where each row came from.
 
     With one process this is x. When the same loss of the gathered rows is computed in every process and the
     gradients of the weights are then averaged over processes (as DistributedDataParallel does), each weight
-    gets the gradient that one process with the joint batch would give it.
-
-    Args:
-        x: this process's rows, (n, ...).
-        sizes: n of each process, known without asking a GPU; None: all have the same n.
-
-    Returns:
-        (the sum of all n, ...).
+    gets the gradient that one process with the joint batch would give it. `sizes` are the n of each process,
+    known without asking a GPU; None: all have the same n.
 
     Source: the joint batch as in Radford et al. 2021 (CLIP), figure 3.
     """

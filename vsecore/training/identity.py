@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
 from torch import Tensor
 
+from vsecore.arguments import Count, Whole
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
@@ -34,7 +34,7 @@ class DataIdentity:
 
     name: str
     fingerprint: str
-    feature_dim: Annotated[int, Field(ge=1)]
+    feature_dim: Count
     tokenizer: str
     vectors: str
     feature_kind: str = ""
@@ -50,7 +50,7 @@ class Identity:
 
     recipe: dict[str, Any]
     data: DataIdentity
-    seed: Annotated[int, Field(ge=0)]
+    seed: Whole
     precision: Literal["float32", "bfloat16"] = "float32"
     parts: tuple[PartsFile, ...] = ()
     """The files of its own parts."""

@@ -90,8 +90,8 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-class _EnoughError(Exception):
-    """Ends a training of which enough steps have been seen."""
+class EnoughError(Exception):
+    """Ends a training at once, from a callback that has seen enough."""
 
 
 class _StepTimer:
@@ -118,7 +118,7 @@ class _StepTimer:
             (self._later if self._after_step else self._first).append(time.perf_counter() - self._before)
         self.event = event
         if sum(self._later or self._first[1:]) >= self.seconds:
-            raise _EnoughError
+            raise EnoughError
         self._before, self._after_step = time.perf_counter(), event.kind == "step"
 
 
@@ -148,7 +148,7 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     tokenizer = recipe.tokenizer(data.train.captions)
     negatives = _some_negatives(data.train) if recipe.learns_offline else None
     timer = _StepTimer(seconds)
-    with contextlib.suppress(_EnoughError), without_progress():  # its bar would show a training
+    with contextlib.suppress(EnoughError), without_progress():  # its bar would show a training
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
     system, settings = timer.event.system, recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)

@@ -37,19 +37,9 @@ def fit_in_rounds(
     on these, from new weights (or the first round's, if it keeps them). The seed is the same in both rounds.
 
     What `fit` says of a run that is stopped and resumed holds for the whole, mining too. Several processes
-    train both rounds together; one of them mines for all.
-
-    Args:
-        recipe: what to train.
-        data: what to train on.
-        settings: how, see `fit`. In the folder, the subfolder `first_round` keeps the first run, and
-            `negatives` what was mined. With negatives that another model has found, there is no first round.
-        first_callback: called with the events of the first round.
-        keywords: settings by name, in place of the object's.
-
-    Returns:
-        The run of the last round. Its seconds are those of both rounds and of mining; the first round's own
-        history is in the run that its folder keeps.
+    train both rounds together; one of them mines for all. The subfolder `first_round` keeps the first run,
+    with its own history, and `negatives` what was mined. With negatives that another model has found there is
+    no first round. The run's seconds are those of both rounds and of mining.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2.
     """

@@ -12,6 +12,7 @@ import torch
 from pydantic import ConfigDict, Field, SkipValidation, ValidationError
 from torch import Tensor
 
+from vsecore.arguments import Count, Whole
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -85,9 +86,9 @@ class Settings:
     """"auto" uses a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """"auto" uses bfloat16 if the GPU has it in hardware, else float32."""
-    workers: Annotated[int, Field(ge=0)] = 0
+    workers: Whole = 0
     """Processes that prepare batches ahead."""
-    save_every: Annotated[int, Field(ge=1)] | None = None
+    save_every: Count | None = None
     """Save after every so many steps too, not only after each epoch; None: within an epoch, save when ten
     minutes have passed since the last time."""
 
