@@ -38,9 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     from course.batch import make_world
 
-    cache = tempfile.TemporaryDirectory(prefix="vsecore-notebooks-", ignore_cleanup_errors=True)
-    config.add_cleanup(cache.cleanup)
-    os.environ["VSECORE_CACHE"] = cache.name
+    if "VSECORE_TEST_CACHE" in os.environ:
+        os.environ["VSECORE_CACHE"] = os.environ["VSECORE_TEST_CACHE"]
+    else:
+        cache = tempfile.TemporaryDirectory(prefix="vsecore-notebooks-", ignore_cleanup_errors=True)
+        config.add_cleanup(cache.cleanup)
+        os.environ["VSECORE_CACHE"] = cache.name
     make_world("lesson")
 
 

@@ -21,12 +21,17 @@ from PIL import Image
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse the network. Give this run a cache of its own, which its workers share: scenes are made once."""
+    """Refuse the network. Give this run a cache of its own, which its workers share: scenes are made once.
+
+    `make test` gives one to this run and to that of the notebooks.
+    """
     offline = Path(__file__).parent / "offline"
     runpy.run_path(str(offline / "sitecustomize.py"))
     # Every Python that a test starts imports it too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(offline), os.environ.get("PYTHONPATH", "")]))
-    if not hasattr(config, "workerinput"):
+    if "VSECORE_TEST_CACHE" in os.environ:
+        os.environ["VSECORE_CACHE"] = os.environ["VSECORE_TEST_CACHE"]
+    elif not hasattr(config, "workerinput"):
         cache = tempfile.TemporaryDirectory(prefix="vsecore-tests-", ignore_cleanup_errors=True)
         config.add_cleanup(cache.cleanup)
         os.environ["VSECORE_CACHE"] = cache.name
