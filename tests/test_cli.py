@@ -375,6 +375,26 @@ def test_every_number_of_a_table_comes_from_one_command(trained, tmp_path, compl
     assert "no sets" in complaint("evaluate", out, "--data", data, "--also", "sets")
 
 
+def test_all_test_pictures_of_a_folder_are_compared_and_shown_and_by_folds(trained, tmp_path, make_album):
+    (first, data), second = trained, tmp_path / "second"
+    run("train", "2ad_grid_gru", "--data", data, "--out", second, *SMALL)
+    asked = ["compare", first, second, "--data", data, "--queries", "0"]
+    whole = run(*asked)
+    for file in data.glob("test_*"):
+        file.rename(data / file.name.replace("test_", "testall_"))
+    assert run(*asked, "--split", "testall") == whole
+    test = open_precomp(data, test="testall").test
+    by_folds = run(*asked, "--split", "testall", "--folds", "2")
+    for folder in (first, second):
+        one = load_run(folder)
+        rsum = evaluate(score_split(one.model, test, one.tokenizer), test.owner, 2)["rsum"]
+        assert f"| {one.recipe.name} | 1 | {rsum:.1f} |" in by_folds and by_folds != whole
+    drawn = tmp_path / "shown.png"
+    asked = ["show", first, "--data", data, "--pictures", make_album(tmp_path), "--out", drawn]
+    run(*asked, "--split", "testall")
+    assert drawn.stat().st_size > 0
+
+
 def test_sets_are_measured_by_the_same_command(features, tmp_path):
     out = tmp_path / "sets"
     run("train", "pvse_grid", "--data", features, "--out", out, *SMALL)

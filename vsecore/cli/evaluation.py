@@ -7,12 +7,15 @@ import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vsecore.cli.options import (
+    Folds,
     RecordOption,
+    SplitName,
+    SplitOption,
     VectorsOption,
     open_dataset,
     open_for,
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
 CCA = Path("cca")
 """What means canonical correlation analysis in place of a run's folder."""
-SplitName = Literal["train", "dev", "test", "testall"]
 Also = StrEnum("Also", ["ranking", "sets"])
 
 
@@ -49,11 +51,6 @@ Sources = Annotated[
         "order. [default: scenes]",
     ),
 ]
-SplitOption = Annotated[
-    SplitName,
-    typer.Option(help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000."),
-]
-Folds = Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")]
 Coco = Annotated[
     bool,
     typer.Option(
@@ -220,12 +217,12 @@ def _score(
     from vsecore.training import describe_data
     from vsecore.training.distributed import best_device
 
-    began, name, place = time.perf_counter(), str(run), "test" if split == "testall" else split
+    began, name = time.perf_counter(), str(run)
     if run == CCA:
         dataset = open_dataset(source, "grid", test=split)
         data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
         member = {"name": name, "config_hash": "", "seed": 0, "data": data}
-        part: Split = getattr(dataset, place)
+        part = dataset.part(split)
         return Scored(cca_scores(dataset.train, part, vectors), part, member, time.perf_counter() - began)
     if (is_towers(name) or (name in RECIPES and not run.exists())) and get(name).is_trained:
         recipe, seconds = get(name), None
@@ -239,13 +236,13 @@ def _score(
         model, tokenizer = trained.model, trained.tokenizer
         recipe, seconds = trained.recipe, trained.timings["seconds"]
         member = records.member(trained)
-    part = getattr(dataset, place)
+    part = dataset.part(split)
     v, t = encode(model.to(best_device()), part, tokenizer)
     scores = score_embedded(model, v, t)
     if embeddings is not None:
         write_embeddings(embeddings, v, t, part)
     seconds = time.perf_counter() - began if seconds is None else seconds
-    paper = printed_metrics(recipe, dataset.name, len(part)) if place == "test" else {}
+    paper = printed_metrics(recipe, dataset.name, len(part)) if part is dataset.test else {}
     return Scored(scores, part, member, seconds, (model, tokenizer), paper)
 
 

@@ -11,10 +11,12 @@ import typer
 
 from vsecore.cli.options import (
     DataOption,
+    Folds,
     RecordOption,
     Seed,
     SettingsOption,
     SeveralData,
+    SplitOption,
     VectorsOption,
     check_writable,
     open_dataset,
@@ -215,7 +217,8 @@ def compare(
     out: Annotated[Path, typer.Option(callback=writable, help="Where the runs of recipes are kept.")] = Path(
         "runs"
     ),
-    split: Annotated[Literal["dev", "test"], typer.Option(help="What is compared.")] = "test",
+    split: SplitOption = "test",
+    folds: Folds = None,
     queries: Annotated[
         int, typer.Option(min=0, help="How many captions to show that a system finds earlier, and later.")
     ] = 5,
@@ -223,14 +226,14 @@ def compare(
     """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
     from vsecore.experiments.compare import Systems
 
-    def opened(recipe: Recipe) -> Dataset:
-        return _of_kind(recipe.features, [open_for(recipe, source) for source in data or ["scenes"]])
+    def opened(recipe: Recipe, test: str = "test") -> Dataset:
+        return _of_kind(recipe.features, [open_for(recipe, source, test) for source in data or ["scenes"]])
 
     folders: list[Path] = []
     for system in systems:
         is_run = Path(system).is_dir()
         folders += [Path(system)] if is_run else _trained(system, opened, seeds, vectors, out)
-    found = Systems.read(folders, opened, split)
+    found = Systems.read(folders, partial(opened, test=split), split, folds=folds)
     typer.echo(f"{found.table()}\n\n{found.differences()}")
     for other in list(found.runs)[1:] if queries else ():
         typer.echo(f"\n{found.queries(other, queries)}")
@@ -250,7 +253,7 @@ def show(
     queries: Annotated[Literal["captions", "pictures"], typer.Option(help="What is asked.")] = "captions",
     count: Annotated[int, typer.Option(min=1, max=20, help="How many queries.")] = 4,
     containing: Annotated[str, typer.Option(help="Only captions with these words, or their pictures.")] = "",
-    split: Annotated[Literal["dev", "test"], typer.Option(help="What is searched.")] = "test",
+    split: SplitOption = "test",
 ) -> None:
     """Draw queries with what runs find first: right and wrong ones, or those on which two systems differ."""
     from vsecore import scenes
@@ -260,12 +263,13 @@ def show(
     from vsecore.experiments import show as showing
     from vsecore.experiments.compare import Systems
 
+    place = "test" if split == "testall" else split
     if data in WORLDS:
-        drawn = scenes.pixels(split, **WORLDS[data])
+        drawn = scenes.pixels(place, **WORLDS[data])
     elif pictures is None:
         raise ValueError(f"--data {data} holds features alone: say by --pictures where its photographs are")
     else:
-        part = load_karpathy(pictures)[split]
+        part = load_karpathy(pictures)[place]
         files = dict(zip(part.picture_ids, part.files, strict=True))
 
     def pixels(row: int) -> Any:
@@ -278,7 +282,7 @@ def show(
             )
         return open_picture(files[name]).resize((224, 224))
 
-    systems = Systems.read(runs, lambda recipe: open_for(recipe, data), split, least=1)
+    systems = Systems.read(runs, lambda recipe: open_for(recipe, data, split), split, least=1)
     chosen = showing.choose(systems, queries, count, containing)
     if not chosen:
         raise ValueError("no such query: its words are in no caption, or the systems differ on none")

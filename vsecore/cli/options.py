@@ -112,6 +112,15 @@ VectorsOption = Annotated[
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
 ]
+SplitName = Literal["train", "dev", "test", "testall"]
+SplitOption = Annotated[
+    SplitName,
+    typer.Option(
+        "--split",
+        help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000.",
+    ),
+]
+Folds = Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 Workers = Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")]
 Device = Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")]

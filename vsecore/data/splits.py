@@ -296,6 +296,11 @@ class Dataset:
         """F, the width of a picture's elements; 3, the colours, for pixels."""
         return int(self.train.pictures.shape[1 if self.train.has_pixels else 2])
 
+    def part(self, name: str) -> Split:
+        """Return a split by its name; "testall" is the test split of data that were opened with that."""
+        found: Split = getattr(self, "test" if name == "testall" else name)
+        return found
+
     def fingerprint(self) -> str:
         """Return a sha256 that changes with any split (see `Split.fingerprint`)."""
         parts = [self.name, self.feature_kind, *(s.fingerprint() for s in (self.train, self.dev, self.test))]

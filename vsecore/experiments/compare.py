@@ -42,15 +42,15 @@ class Retrieved:
     """The first answers to each query, (Ni, `FOUND`) and (Nc, `FOUND`)."""
 
     @classmethod
-    def of(cls, run: Run, split: Split) -> Retrieved:
-        """Score a split by a run's best epoch."""
+    def of(cls, run: Run, split: Split, folds: int | None = None) -> Retrieved:
+        """Score a split by a run's best epoch; the metrics are means over so many folds."""
         scores = score_split(run.model.to(best_device()), split, run.tokenizer)  # (Ni, Nc)
         i2t, t2i = ranks(scores, split.owner)
         captions, pictures = (side.topk(min(FOUND, side.shape[1])).indices for side in (scores, scores.T))
         return cls(
             run.recipe,
             run.seed,
-            evaluate(scores, split.owner),
+            evaluate(scores, split.owner, folds),
             {"pictures": i2t, "captions": t2i},
             {"pictures": captions, "captions": pictures},
         )
@@ -67,6 +67,8 @@ class Systems:
     runs: dict[str, list[Retrieved]]
     """By the system's name: that of its recipe, with the folder of its first run where two share a name."""
     split: Split
+    folds: int | None = None
+    """Over how many folds of the pictures the metrics are averaged; queries search all pictures."""
 
     @classmethod
     def read(
@@ -75,14 +77,16 @@ class Systems:
         open_data: Callable[[Recipe], Dataset],
         split: str = "test",
         least: int = 2,
+        folds: int | None = None,
     ) -> Systems:
         """Score the best epochs of the runs in some folders.
 
         Args:
             folders: the runs' folders.
             open_data: opens the data that a recipe reads.
-            split: "dev" or "test".
+            split: which of their splits, see `Dataset.part`.
             least: how many systems there must be.
+            folds: average metrics over so many folds, see `evaluation.evaluate`.
 
         Raises:
             ValueError: fewer systems, a seed twice, other pictures or captions than the
@@ -95,13 +99,13 @@ class Systems:
             run = load_run(folder)
             data, system = open_data(run.recipe), (run.recipe.hash(), bool(run.data.get("weights")))
             check_features(folder, run.data, data.name, data)
-            part: Split = getattr(data, split)
+            part = data.part(split)
             first = first or part
             if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
             if run.seed in [known.seed for known in found[system]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
-            found[system].append(Retrieved.of(run, part))
+            found[system].append(Retrieved.of(run, part, folds))
             places.setdefault(system, folder)
         if first is None or len(found) < least:
             raise ValueError("one system is not enough: name runs of two recipes or more")
@@ -110,7 +114,7 @@ class Systems:
             name if names.count(name) == 1 else f"{name} ({places[system]})": several
             for name, (system, several) in zip(names, found.items(), strict=True)
         }
-        return cls(runs, first)
+        return cls(runs, first, folds)
 
     def table(self) -> str:
         """Return the recalls at 1 and the rsum of each system as a Markdown table, means over its seeds."""
@@ -122,7 +126,7 @@ class Systems:
 
         The runs are paired by seed. The interval over seeds is Student's, and says how much another training
         would change the mean. The interval over pictures comes from drawing the test pictures again, each
-        with its captions, and says how much other pictures would change it.
+        with its captions, and says how much other pictures would change it; folds have none.
         """
         first, *others = self.runs
         rows = []
@@ -130,7 +134,10 @@ class Systems:
             pairs, cells = self.paired(other, first), ["–", "–", "–"]
             if pairs:
                 by_seed = [run.metrics["rsum"] - base.metrics["rsum"] for run, base in pairs]
-                ends = (interval(by_seed), difference_interval(pairs, self.split.owner))
+                over_pictures = (
+                    (np.nan, np.nan) if self.folds else difference_interval(pairs, self.split.owner)
+                )
+                ends = (interval(by_seed), over_pictures)
                 said = ["–" if np.isnan(low) else f"{low:+.1f} to {high:+.1f}" for low, high in ends]
                 cells = [f"{statistics.mean(by_seed):+.1f}", *said]
             rows.append([f"{other} − {first}", str(len(pairs)), *cells])
