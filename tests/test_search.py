@@ -156,7 +156,7 @@ def test_pictures_in_a_folder_that_cannot_be_read_stay_until_it_can_be(engine, a
 
     def refused(folder):
         if Path(folder).name == "deeper":
-            raise PermissionError(13, "Permission denied")
+            raise PermissionError(13, "Permission denied", str(folder))
         return scan(folder)
 
     monkeypatch.setattr(os, "scandir", refused)

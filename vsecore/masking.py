@@ -9,16 +9,10 @@ from vsecore.arguments import Shape
 
 
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> None:
-    """Refuse elements that cannot be pooled or attended to.
+    """Refuse elements (B, N, D) that cannot be pooled or attended to, of another width than `dim` too.
 
     Whether every row has a real element is only checked on a CPU: on a GPU every step would have to wait for
     the answer. There such a row becomes NaN or infinite, and so does the loss.
-
-    Args:
-        x: elements, (B, N, D).
-        mask: bool, (B, N), or None.
-        dim: the width that the part was built for; None means any.
-        name: what messages call the elements.
     """
     sizes = {} if dim is None else {"D": dim}
     Shape("B* N D").check(name, x, sizes)

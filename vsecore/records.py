@@ -137,13 +137,9 @@ def record_ensemble(
 def record(name: str, *, seconds: float, note: str = "", device: str = "", **facts: Any) -> Record:
     """Make the record of anything that gives numbers, with the code's version and this machine's hardware.
 
-    Args:
-        name: the name of what was measured.
-        seconds: wall time.
-        note: in plain words, what the numbers are.
-        device: the name of the hardware; "": the GPU if there is one, else the processor.
-        facts: the record's `config`, `config_hash`, `data`, `seed` and `metrics`, and if they are not the
-            usual ones `processes` and `precision`.
+    The facts are its `config`, `config_hash`, `data`, `seed` and `metrics`, and if they are not the usual
+    ones `processes` and `precision`. The device is named if it is not the GPU, or else the processor, of this
+    process.
     """
     commit, dirty = _code()
     gpu = torch.cuda.is_available()

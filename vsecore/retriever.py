@@ -67,14 +67,9 @@ class Source:
 class Retriever:
     """A model that embeds pictures and sentences, and compares them. Safe to use from several threads.
 
-    Args:
-        model: any; it is put into eval mode.
-        tokenizer: the one that it was trained with.
-        name: what people call it, for messages.
-        backbone: the network whose features the model reads, or what loads it for the first picture; None: it
-            reads pixels, or only features that are there already.
-        source: where it comes from; None: an index built with it must be given it again.
-        dtype: the type of the features on which it was trained, "float16" or "float32".
+    Messages call it by its name. The backbone, or what loads it for the first picture, is the network whose
+    features the model reads; without one it reads pixels, or only features that are there already, of the
+    type `dtype` on which it was trained. Without a `source`, an index built with it must be given it again.
 
     Example:
         >>> model = vsecore.load("runs/first")

@@ -15,13 +15,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
 def from_json(what: str, text: bytes | str, kind: Any) -> Any:
-    """Read JSON whose content must be of a given type.
+    """Read JSON whose content must be of a given type, such as `dict[str, int]` or a dataclass.
 
-    Args:
-        what: what error messages call the whole, such as the file's name.
-        text: the JSON.
-        kind: the type, such as `dict[str, int]` or a dataclass. Nothing is converted, except to types
-            that JSON does not have, such as tuples.
+    Nothing is converted, except to types that JSON does not have, such as tuples. The first mistake becomes a
+    ValueError that says `what` the whole is called, such as the file's name.
 
     Example:
         >>> from_json("words.json", '{"words": ["a", 7]}', dict[str, list[str]])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import repeat
 from pathlib import Path
 
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
@@ -72,38 +73,39 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
     """
     found, patterns = Listing(), [name_key(pattern).casefold().rstrip("/") for pattern in exclude]
     visited = {_identity(parent) for parent in Path(os.path.realpath(root)).parents}  # links there lead round
-    folders, links = [root], list[Path]()
+    wanted = readable_suffixes()
 
     def unwanted(path: Path) -> bool:
         below = name_key(path.relative_to(root).as_posix()).casefold()
         return any(fnmatchcase(below, p) or fnmatchcase(below.rpartition("/")[2], p) for p in patterns)
 
-    while folders or links:  # links come after the real folders, so that what is here keeps its own name
-        folder = folders.pop() if folders else links.pop(0)
-        try:
-            if (identity := _identity(folder)) in visited:
+    def note(error: OSError) -> None:
+        found.unreadable[Path(error.filename)] = error.strerror or str(error)
+
+    tops = [root]  # links come after the real folders, so that what is here keeps its own name
+    while tops:
+        for top, folders, names in os.walk(tops.pop(0), onerror=note):
+            here, entries = Path(top), [*zip(folders, repeat(True)), *zip(names, repeat(False))]
+            folders.clear()
+            if (identity := _identity(here)) in visited:
                 continue
             visited.add(identity)
-            with os.scandir(folder) as opened:
-                entries = sorted(opened, key=lambda entry: entry.name)
-        except OSError as error:
-            found.unreadable[folder] = error.strerror or str(error)
-            continue
-        for entry in entries:
-            path, suffix = folder / entry.name, Path(entry.name).suffix.lower()
-            if entry.name.startswith(".") or path == own:
-                continue
-            if patterns and unwanted(path):
-                found.excluded += 1
-            elif _is_folder(entry):
-                if entry.name.casefold() in NOT_PEOPLES:
+            for name, is_folder in sorted(entries):
+                path = here / name
+                if name.startswith(".") or path == own:
+                    continue
+                if patterns and unwanted(path):
+                    found.excluded += 1
+                elif is_folder and name.casefold() in NOT_PEOPLES:
                     found.systems.append(path)
-                else:
-                    (links if entry.is_symlink() else folders).append(path)
-            elif suffix in readable_suffixes():
-                found.pictures.append(path)
-            elif suffix in OTHERS:
-                found.others[suffix] += 1
+                elif is_folder and path.is_symlink():
+                    tops.append(path)
+                elif is_folder:
+                    folders.append(name)
+                elif path.suffix.lower() in wanted:
+                    found.pictures.append(path)
+                elif path.suffix.lower() in OTHERS:
+                    found.others[path.suffix.lower()] += 1
     found.pictures.sort()
     return found
 
@@ -113,13 +115,6 @@ def readable_suffixes() -> set[str]:
     from vsecore.data.picture_files import HEIC_SUFFIXES
 
     return SUFFIXES | HEIC_SUFFIXES
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that cannot be followed: reading the file says why
-        return False
 
 
 def _identity(folder: Path) -> tuple[int, int]:

@@ -65,10 +65,5 @@ class TextEncoder(Encoder):
 
     @classmethod
     def load_tokenizer(cls, folder: Path) -> Tokenizer:
-        """Load the tokenizer that a run's folder keeps.
-
-        Raises:
-            FileNotFoundError: the folder has none.
-            ValueError: the file is damaged.
-        """
+        """Load the tokenizer that a run's folder keeps."""
         raise NotImplementedError

@@ -29,10 +29,6 @@ def build_model(
         folder: where the configuration is from.
         pretrained: whether to load the folder's weights; False: they are new, to come from a checkpoint.
         options: what else the class takes.
-
-    Raises:
-        FileNotFoundError: the folder has no weights.
-        ValueError: they are damaged, or belong to another model; or the model is too large for this machine.
     """
     from transformers.utils import logging
 

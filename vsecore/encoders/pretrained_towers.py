@@ -244,10 +244,6 @@ def read_config(path: Path, kind: Kind | None = None) -> Any:
     Args:
         path: a `config.json`.
         kind: of which kind it must be; None: either.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is damaged, or that of another kind of model.
     """
     import transformers  # takes seconds, and only these towers need it
 
@@ -284,12 +280,7 @@ def _load(kind: Kind, dim: int, folder: Path, pretrained: bool) -> Any:
 
 
 def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: bool) -> VisionConfig:
-    """Read how a picture tower sees, from its `preprocessor_config.json` (or `processor_config.json`).
-
-    Raises:
-        FileNotFoundError: the folder has neither.
-        ValueError: the file names something that this package does not do.
-    """
+    """Read how a picture tower sees, from its `preprocessor_config.json` (or `processor_config.json`)."""
     names = ("preprocessor_config.json", "processor_config.json")
     path = next((folder / name for name in names if (folder / name).is_file()), None)
     if path is None:

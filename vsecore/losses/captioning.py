@@ -19,17 +19,10 @@ Words = Annotated[Tensor, Shape("C L", "whole numbers")]
 def captioning_loss(
     logits: Annotated[Tensor, Shape("C L V")], words: Words, mask: Annotated[Tensor, Shape("C L", "bool")]
 ) -> Tensor:
-    """Cross-entropy of every word of a caption, added up over its words and averaged over captions.
+    """Cross-entropy of every word of a caption, added up over its words and averaged over captions: a scalar.
 
-    A decoder that knows nothing pays log V for each word, with V words in the vocabulary.
-
-    Args:
-        logits: what a decoder expects, (C, L, V).
-        words: the numbers of the words that follow, (C, L).
-        mask: bool, (C, L), True where a word is real.
-
-    Returns:
-        The loss, a scalar.
+    A decoder expects the logits (C, L, V) of the words that follow, (C, L), which are real where the mask is
+    True. One that knows nothing pays log V for each word, with V words in the vocabulary.
 
     Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
     """
@@ -77,16 +70,11 @@ class CaptionDecoder(nn.Module):
 
     @checked
     def forward(self, x: Tensor, mask: Tensor | None, tokens: Words, owner: Tensor) -> Tensor:
-        """Predict the words of captions, given the true words before each (teacher forcing).
+        """Predict the words of captions, given the true words before each (teacher forcing): (C, L - 1, V).
 
-        Args:
-            x: elements of pictures, (B, N, D).
-            mask: bool, (B, N), True where an element is real; None: all are.
-            tokens: captions as numbers, (C, L), each with its symbol of the start first.
-            owner: the row of each caption's picture in x, (C,).
-
-        Returns:
-            Logits (C, L - 1, V): place l is about the word l + 1.
+        The pictures' elements are (B, N, D) with their mask (B, N); the captions' tokens, (C, L), begin with
+        the symbol of the start; `owner` (C,) is the row of each caption's picture. Place l is about the word
+        l + 1.
         """
         check_elements(x, mask, self.dim)
         x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0

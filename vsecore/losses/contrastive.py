@@ -66,9 +66,6 @@ class ScaledInfoNCE(Loss):
         siblings_are_negatives: see `Step.partners`.
         pretrained_scale: the scale that pretrained towers were trained with, if they have one.
 
-    Raises:
-        ValueError: a scale is not above 0, or the first one is larger than `most`.
-
     Source: Radford et al. 2021 (CLIP), section 2.3 and 2.5: 0.07 at the start, and at most 100.
     """
 

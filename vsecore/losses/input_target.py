@@ -36,14 +36,10 @@ class InputTargetDecoder(nn.Module):
 
     @checked
     def forward(self, captions: Annotated[Tensor, Shape("C D")], tokens: Words) -> Tensor:
-        """Predict the words of captions, given the true words before each (teacher forcing).
+        """Predict the words of captions, given the true words before each (teacher forcing): (C, L - 1, V).
 
-        Args:
-            captions: the captions' vectors, (C, D).
-            tokens: their words as numbers, (C, L), each with its symbol of the start first.
-
-        Returns:
-            Logits (C, L - 1, V): place l is about the word l + 1.
+        The captions' vectors are (C, D), their tokens (C, L) begin with the symbol of the start. Place l of
+        the logits is about the word l + 1.
         """
         # A state depends on the words before it alone, so padding at the end changes nothing.
         states, _ = self.gru(self.embedding(tokens[:, :-1]), captions[None].contiguous())  # (C, L - 1, D)

@@ -233,11 +233,8 @@ def _hardest(scores: Tensor, positives: Tensor | None) -> _Hardest:
 def _found(affinity: Tensor, real: Tensor) -> Tensor:
     """How well each vector is found among others: x_i·x'_i for x'_i = Σ_j softmax_j(x_i·y_j) y_j.
 
-    That product is Σ_j α_ij x_i·y_j, so that x'_i need not be computed.
-
-    Args:
-        affinity: x_i·y_j, (..., I, J).
-        real: which y_j are real, (..., 1, J).
+    That product is Σ_j α_ij x_i·y_j, so that x'_i need not be computed. The affinities x_i·y_j are (..., I,
+    J), and `real` (..., 1, J) says which y_j count.
     """
     weights = torch.where(real, affinity, -torch.inf).softmax(-1)  # (..., I, J)
     return (weights * affinity).sum(-1)  # (..., I)

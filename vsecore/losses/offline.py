@@ -157,11 +157,7 @@ class Similarities(NamedTuple):
 
     @classmethod
     def of(cls, step: Step) -> Similarities:
-        """Compute those of a step; captions of one picture are never its negatives.
-
-        Raises:
-            ValueError: the step has no offline negatives, or its batch is not of pairs.
-        """
+        """Compute those of a step; captions of one picture are never its negatives."""
         if len(step.offline) != 2:
             raise ValueError(
                 "the batch has no offline negatives: mine them with a trained model (vse mine RUN --out "

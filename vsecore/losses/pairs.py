@@ -22,16 +22,10 @@ def widened(x: Tensor) -> Tensor:
 
 @checked
 def check_pairs(scores: Scores, positives: Positives) -> tuple[Tensor, Tensor]:
-    """Refuse a batch that cannot be learned from, and return its positive pairs.
+    """Refuse a batch that cannot be learned from; return its scores in float32 at least, and its positives.
 
     Whether each row and column has a positive is checked only on a CPU: on an accelerator, every step would
     wait for the answer. There, a row or column without one adds nothing to the loss.
-
-    Returns:
-        The scores, in float32 at least, and the positives, (B, C).
-
-    Raises:
-        ValueError: the shapes or types are wrong, or a picture or a caption has no positive.
     """
     scores = widened(scores)
     if positives is None:

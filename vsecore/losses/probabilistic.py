@@ -19,17 +19,9 @@ Vectors = Annotated[Tensor, Shape("B D")]
 
 @checked
 def sample_gaussians(mean: Vectors, log_variance: Vectors, samples: Count) -> Tensor:
-    """Draw points from Gaussians, so that the gradient reaches their means and variances.
+    """Draw points from Gaussians, (B, J, D), so that the gradient reaches their means and variances, (B, D).
 
     A point is μ + σ·ε with ε from a standard normal distribution: only ε is random.
-
-    Args:
-        mean: μ, (B, D).
-        log_variance: log σ² of each dimension, (B, D).
-        samples: how many points of each Gaussian, J, at least 1.
-
-    Returns:
-        (B, J, D), from torch's global generator.
 
     Source: Chun et al. 2021 (PCME), section 3, after Kingma and Welling 2014.
     """

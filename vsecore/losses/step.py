@@ -53,9 +53,6 @@ class Step:
         Args:
             siblings_are_negatives: only the pairs that the batch was made of are positive, the diagonal, as
                 in VSE++'s released code; other captions of the same picture count as negatives.
-
-        Raises:
-            ValueError: the batch holds pictures with several captions each, so there is no diagonal.
         """
         if not siblings_are_negatives:
             return self.positives
@@ -63,11 +60,7 @@ class Step:
         return torch.eye(pairs, dtype=torch.bool, device=self.scores.device)
 
     def pairs(self, why: str) -> int:
-        """Return how many pairs a batch of pairs has.
-
-        Raises:
-            ValueError: the batch is of pictures with all their captions; the message begins with `why`.
-        """
+        """Return how many pairs a batch of pairs has."""
         pictures, captions = self.scores.shape
         if pictures != captions:
             raise ValueError(

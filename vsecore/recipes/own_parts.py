@@ -77,9 +77,6 @@ def find_parts(folder: Path, wanted: Sequence[PartsFile]) -> None:
 
     A file of the same name that was named in this process will do; where it has changed since, a line on
     stderr says so.
-
-    Raises:
-        ValueError: a file was not named here before, is gone, or has changed; the message asks for it.
     """
     loaded = {file.file: file for file in _LOADED.values()}
     for own in wanted:

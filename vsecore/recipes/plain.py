@@ -17,11 +17,7 @@ GROUPS = ("image", "text", "training")
 
 
 def as_json(content: Any) -> Any:
-    """Return content as JSON has it: dataclasses are named values, tuples are lists.
-
-    Raises:
-        ValueError: JSON cannot express it.
-    """
+    """Return content as JSON has it: dataclasses are named values, tuples are lists."""
     try:
         return json.loads(json.dumps(content, default=asdict, allow_nan=False))
     except (RecursionError, TypeError, ValueError) as error:

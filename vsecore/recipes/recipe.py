@@ -224,11 +224,7 @@ class Recipe:
         return any(LOSSES.takes(part.name, "target_dim") for part in self.losses)
 
     def of_first_round(self) -> Recipe:
-        """Return the recipe of the first round: the same system, trained by the first round's losses.
-
-        Raises:
-            ValueError: there is no first round.
-        """
+        """Return the recipe of the first round: the same system, trained by the first round's losses."""
         if self.first_round is None:
             raise ValueError(f"recipe {self.name!r} has no first round")
         name = f"{self.name}, first round"
@@ -241,9 +237,6 @@ class Recipe:
             changes: the full names of fields, or of groups such as "training", with their values, which may
                 be text. Change a part by giving another name (its options are then the defaults), or option
                 by option; a loss among several by its own name, in both rounds if both have it.
-
-        Raises:
-            ValueError: a field is unknown, or a value is of the wrong type or range.
 
         Example:
             >>> get("vsepp_grid_gru").override({"training.epochs": "3", "losses.triplet.margin": 0.1})
@@ -266,11 +259,7 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """Read what `to_dict` wrote; a missing field gets its default, but name and source have none.
-
-        Raises:
-            ValueError: a field is unknown, or of the wrong type or range.
-        """
+        """Read what `to_dict` wrote; a missing field gets its default, but name and source have none."""
         return from_json("recipe", json.dumps(as_json(content)), Recipe)
 
     def portable(self) -> dict[str, Any]:
@@ -305,12 +294,7 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def view(self) -> View:
-        """Return how photographs must be cut for the picture encoder, which reads pixels.
-
-        Raises:
-            ValueError: the encoder does not say, or reads features.
-            FileNotFoundError: a pretrained tower's folder, which says so, cannot be found.
-        """
+        """Return how photographs must be cut for the picture encoder, which reads pixels."""
         return IMAGE_ENCODERS.call(self.image.encoder.name, "sees", self.image.encoder.options)
 
     def tokenizer(self, captions: Sequence[str]) -> Tokenizer:
@@ -319,12 +303,7 @@ class Recipe:
         return TEXT_ENCODERS.call(name, "tokenizer", options, captions=captions)
 
     def load_tokenizer(self, folder: Path) -> Tokenizer:
-        """Load the tokenizer that a run's folder keeps.
-
-        Raises:
-            FileNotFoundError: the folder has none.
-            ValueError: the file is damaged.
-        """
+        """Load the tokenizer that a run's folder keeps."""
         name, options = self.text.encoder.name, self.text.encoder.options
         return TEXT_ENCODERS.call(name, "load_tokenizer", options, folder=folder)
 
@@ -343,10 +322,6 @@ class Recipe:
             vectors: initial word vectors, (len(tokenizer), width), for an encoder that takes them.
             architecture: a run's folder, for weights that come from a checkpoint. Its subfolders
                 `image_encoder` and `text_encoder` hold what `save_architecture` wrote, if an encoder has it.
-
-        Raises:
-            ValueError: a part refuses its options, or vectors do not fit, or no encoder reads them.
-            FileNotFoundError: the pretrained weights cannot be found.
         """
         if vectors is not None and not TEXT_ENCODERS.takes(self.text.encoder.name, "vectors"):
             raise ValueError(

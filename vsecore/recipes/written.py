@@ -50,10 +50,6 @@ def read_recipe_file(path: str | Path, get: Get) -> Recipe:
     Args:
         path: the file; its name without the ending is the recipe's, if the file has no `name`.
         get: returns the recipe that the field `recipe` names.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not YAML, or a setting is unknown or wrong.
     """
     try:
         content = yaml.load(read_text(path), _Plain)

@@ -53,13 +53,8 @@ class Relevance:
 def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance, str]:
     """Learn from one half of the captions, and check the probabilities on the other.
 
-    Args:
-        index: has the captions' pictures.
-        splits: from `tuning.read_captions` or `karpathy.load_karpathy`; all of them are used, so the model
-            should not have been trained on them.
-
-    Returns:
-        What was learned, which the index keeps too, and a sentence about the check.
+    All splits are used, so the model should not have been trained on them. The index keeps what was learned;
+    it is returned with a sentence about the check.
     """
     from sklearn.linear_model import LogisticRegression  # takes seconds to import, and only this needs it
 

@@ -94,16 +94,9 @@ def tune(
 ) -> Run:
     """Train an engine's model further; first see whether it can learn 128 pairs by heart.
 
-    Args:
-        engine: with its own source, so that its recipe is known.
-        splits: from `read_captions`.
-        folder: the new run's folder.
-        epochs: how long.
-        learning_rate: None: a fifth of the one that a run was trained with; a recipe's own for CLIP and
-            SigLIP.
-        seed: seeds everything random.
-        resume: continue a run in the folder that was stopped.
-        tell: gets a line for each step of the work.
+    The engine has its own source, so that its recipe is known; the splits come from `read_captions`. Without
+    a learning rate, a run's is divided by five, and the recipe of CLIP or SigLIP has its own. `tell` gets a
+    line for each step of the work. A model that collapses is refused.
 
     Returns:
         The run of the best epoch on dev. Its history says how good the model was.
@@ -156,11 +149,7 @@ def check_overfit(
     epochs: int = 60,
     seed: int = 0,
 ) -> float:
-    """Let a model learn at most 128 pairs by heart: what cannot even do that will not learn more.
-
-    Returns:
-        R@1 on these pairs in percent, the mean of both directions.
-    """
+    """Return the R@1 in percent of a model that learns 128 pairs by heart; refuse one that cannot."""
     rows: dict[str, int] = {}  # the first caption of each picture, if no earlier one has the same
     for row in np.unique(train.owner, return_index=True)[1].tolist():
         rows.setdefault(train.captions[row].casefold(), row)

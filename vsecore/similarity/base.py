@@ -28,9 +28,6 @@ class Similarity(nn.Module):
         """Compare each picture with the caption of its row: (B,).
 
         Here one after the other; a class that can do it in one product should.
-
-        Raises:
-            ValueError: the numbers of rows differ.
         """
         if len(v) != len(t):
             raise ValueError(f"v and t have {len(v)} and {len(t)} rows: they must have the same number")

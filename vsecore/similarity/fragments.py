@@ -76,11 +76,7 @@ def fragments(
     t: Annotated[Tensor, Shape("C* M D")],
     t_mask: Annotated[Tensor, Shape("C* M", "mask")] | None,
 ) -> tuple[Fragments, Fragments]:
-    """Check both sides, and scale their elements to length one, in float32 at least.
-
-    Raises:
-        ValueError: the shapes or types are wrong, the widths differ, or a row has no real element.
-    """
+    """Check both sides, and scale their elements to length one, in float32 at least."""
     dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
     sides = []
     for x, mask in ((v, v_mask), (t, t_mask)):
@@ -101,9 +97,6 @@ def row_cosines(context: Fragments, query: Fragments) -> Tensor:
 
     Returns:
         (B, S, L, 1), as `compare` makes them with one query for each context.
-
-    Raises:
-        ValueError: the numbers of rows differ.
     """
     rows = len(context.elements), len(query.elements)
     if rows[0] != rows[1]:

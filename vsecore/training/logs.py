@@ -13,13 +13,10 @@ from vsecore.training.run import Event
 class TensorBoardLog:
     """A callback that writes losses, learning rate, multipliers and the dev split's metrics for TensorBoard.
 
-    Nothing is written before the first event, so that a run that is refused leaves no log behind. A resumed
-    run writes to the same folder, and TensorBoard then hides what the killed run had logged beyond the step
-    that it resumed from.
-
-    Args:
-        folder: where the logs go; `tensorboard --logdir` takes it, or a folder above it.
-        every: log one step in so many. To read a loss is to wait for the GPU.
+    `tensorboard --logdir` takes the folder, or one above it. One step in so many is logged, since to read a
+    loss is to wait for the GPU. Nothing is written before the first event, so that a run that is refused
+    leaves no log behind. A resumed run writes to the same folder, and TensorBoard then hides what the killed
+    run had logged beyond the step that it resumed from.
     """
 
     @checked

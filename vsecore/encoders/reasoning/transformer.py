@@ -125,9 +125,6 @@ class TransformerReasoner(nn.Module):
 
         Returns:
             Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
-
-        Raises:
-            ValueError: as `check_elements`, or there are more elements than positions.
         """
         x, mask = self._prepared(x, mask)
         for block in self.blocks:
