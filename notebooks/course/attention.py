@@ -79,8 +79,6 @@ class WordMaps:
     """What belongs together in a picture and a caption, word by word. Made by `word_maps`.
 
     Attributes:
-        seen: the picture.
-        caption: the whole sentence.
         words: the words that have a map, M of them.
         values: (M, N), a value for each word and each element of the picture.
         measure: what a value is: "weight" (of an element for a word: each row adds up to one), "weight of
@@ -104,9 +102,8 @@ class WordMaps:
     def describe(self, *, peaks: bool = True) -> str:
         """Say in words what the figure shows, for its alt text.
 
-        Args:
-            peaks: say also where each word has its largest value. A training on another machine may give
-                another answer: where the words of a figure are compared between machines, leave it out.
+        A training on another machine may give other `peaks`, the places where words have their largest
+        values: where the words of a figure are compared between machines, leave them out.
         """
         kind = "cells" if self.seen.boxes is None else "boxes"
         said = (
@@ -119,12 +116,9 @@ class WordMaps:
         return f"{said} Each word and where its largest value lies: {'; '.join(found)}."
 
     def figure(self, columns: int = 5) -> Figure:
-        """Draw the picture, then a map for each word, all on one scale.
+        """Draw the picture, then a map for each word, all on one scale, in so many columns.
 
         A small box is drawn over a larger one, so that each shows its own colour.
-
-        Args:
-            columns: panels a row.
         """
         columns = min(columns, 1 + len(self.words))
         rows = -(-(1 + len(self.words)) // columns)
@@ -187,13 +181,9 @@ def word_maps(
     Args:
         model: a trained run, or a model with its `tokenizer`.
         picture: its pixels and its features, of the kind that the model was trained on.
-        caption: a sentence.
+        caption: a sentence with at least one word.
         tokenizer: the model's own; None: that of the run.
-        words: show these words of the caption only; None: its first 15.
-
-    Raises:
-        ValueError: a model without its tokenizer; features that the model does not read, or elements without
-            a place; a caption without a word; or one of `words` is not in it, or they are more than 15.
+        words: show these words of the caption only, at most 15; None: its first 15.
     """
     if isinstance(model, VSE):
         vse, reads = model, tokenizer

@@ -43,11 +43,7 @@ class CourseError(ChildProcessError):
 
 
 def notebooks(names: Iterable[str] = ()) -> list[Path]:
-    """List the stored notebooks in reading order, or those whose names begin with one of `names`.
-
-    Raises:
-        ValueError: no notebook begins with one of the names.
-    """
+    """List the stored notebooks in reading order, or those whose names begin with one of `names`."""
     return _fitting(sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")), names)
 
 
@@ -93,17 +89,10 @@ def run(
     tell: Callable[[str], None] = print,
     at_once: int = 1,
 ) -> list[NotebookRun]:
-    """Execute notebooks with papermill, each in a process of its own.
+    """Execute notebooks with papermill into a folder, each in a process of its own; return how each went.
 
-    Args:
-        paths: the stored notebooks, which stay as they are.
-        folder: where the executed copies go.
-        parameters: papermill parameters, the same for each.
-        tell: called with a line about each notebook.
-        at_once: how many run side by side, each on one thread. Alone, a notebook has all cores.
-
-    Returns:
-        One `NotebookRun` per notebook, in order, also written to `folder/run.json`.
+    This is also written to `folder/run.json`. `tell` is called with a line about each notebook. Alone, a
+    notebook has all cores; side by side, each runs on one thread.
 
     Raises:
         CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
@@ -143,14 +132,8 @@ def refresh(
 ) -> list[NotebookRun]:
     """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
 
-    Args:
-        names: beginnings of the texts' names, such as "04"; none: all.
-        cost: also record each notebook's time and memory, which its card must match: on a quiet machine.
-        tell: called with a line about each notebook.
-
-    Raises:
-        CourseError: a cell failed; the stored notebook is as it was.
-        ValueError: no text begins with one of the names.
+    With `cost`, which wants a quiet machine, also record each notebook's time and memory, which its card must
+    match. If a cell fails, the stored notebook is as it was.
     """
     runs: list[NotebookRun] = []
     for text in _texts(names):
@@ -182,16 +165,7 @@ def refresh(
 
 
 def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
-    """Run again only the cells that draw from records (see `results_cells`), and store their outputs.
-
-    Args:
-        names: beginnings of the texts' names; none: all.
-        tell: called with a line about each notebook that changed.
-
-    Raises:
-        CellExecutionError: a cell failed; the stored notebook is as it was.
-        ValueError: no text begins with one of the names.
-    """
+    """Run again only the cells that draw from records (see `results_cells`), and store their outputs."""
     os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
     for text in _texts(names):
         stored = nbformat.read(ROOT / "notebooks" / f"{text.stem}.ipynb", as_version=4)

@@ -40,7 +40,7 @@ def open_dataset(
     features: FeatureKind = "grid",
     sizes: Sizes | None = None,
 ) -> Dataset:
-    """Open a dataset with features of its pictures.
+    """Open a dataset with features of its pictures, "grid", "region" or "patch".
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
     features; for a folder of pictures and captions, features are extracted once and kept in the cache. Each
@@ -50,13 +50,12 @@ def open_dataset(
         name: one of `DATASETS`.
         root: for photographs, the folder of features, or of pictures and captions. Beside these, a folder
             `regions` may hold features of a detector's regions for the same pictures.
-        features: what an element is, "grid", "region" or "patch".
+        features: what an element is.
         sizes: pictures of "train", "dev" and "test"; a split that is not named keeps all of its
             pictures (scenes have 4000, 500 and 1000).
 
     Raises:
-        ValueError: an unknown name or split, a size that is not a whole number of at least 1, or features
-            that cannot be made from pictures here.
+        ValueError: features that cannot be made from pictures here.
         FileNotFoundError: the folder, or something that must be in it, is missing.
     """
     sizes = sizes or {}
@@ -81,14 +80,7 @@ def open_dataset(
 def open_backbone(name: DatasetName, root: Path | None = None, *, features: FeatureKind = "grid") -> Backbone:
     """Open the network that `open_dataset` extracts features with, to use it on other pictures.
 
-    Args:
-        name: one of `DATASETS`.
-        root: for photographs, the folder of pictures and captions.
-        features: "grid" or "patch". Regions need boxes beside the pixels: see `SceneCNN.regions`.
-
-    Raises:
-        ValueError: an unknown name, or features that no network makes from pixels alone.
-        FileNotFoundError: the weights are missing.
+    It makes "grid" or "patch" of pixels. Regions need boxes beside the pixels: see `SceneCNN.regions`.
     """
     if features not in BACKBONES:
         raise ValueError(f"features is {features!r}: from pixels alone come {', '.join(BACKBONES)}")
@@ -106,11 +98,7 @@ def has_regions(root: Path | None) -> bool:
 
 
 def region_boxes(root: Path, split: str, row: int) -> np.ndarray:
-    """The boxes of a photograph's regions, (N, 4) left, top, right, bottom, as shares of its sides.
-
-    Raises:
-        ValueError: the folder of regions holds no boxes.
-    """
+    """The boxes of a photograph's regions, (N, 4) left, top, right, bottom, as shares of its sides."""
     file = root / REGIONS / f"{split}_boxes.npy"
     if not file.is_file():
         raise ValueError(f"{file} is missing: without boxes, regions cannot be shown")
@@ -125,11 +113,7 @@ def picture_files(root: Path, split: str) -> list[Path]:
 
 
 def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
-    """Read pictures for showing: each uint8 (size, size, 3).
-
-    Raises:
-        ValueError: a file cannot be read as a picture.
-    """
+    """Read pictures for showing: each uint8 (size, size, 3)."""
     return [np.asarray(open_picture(file).resize((size, size))) for file in files]
 
 
@@ -161,11 +145,7 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Size
 
 
 def _local_weights(root: Path) -> Path | None:
-    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures.
-
-    Raises:
-        FileNotFoundError: VSECORE_WEIGHTS names a folder without them.
-    """
+    """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures."""
     file, named = f"{MOBILENET}.safetensors", os.environ.get("VSECORE_WEIGHTS")
     if named:
         if not (Path(named).expanduser() / file).is_file():

@@ -31,11 +31,8 @@ def compared(
 ) -> Figure:
     """Draw the arms of an experiment, the one with the highest mean rsum first.
 
-    Args:
-        found: what is recorded of each arm, at least one.
-        data: the name of the data, which decides what is measured.
-        oracle: the rsum of the oracle; None: without it.
-        ridge: whether to draw each row's ridge regression.
+    The name of the data decides what is measured. With `ridge`, each row has a line at its ridge regression,
+    and all have one at the rsum of the oracle, if there is one.
     """
     order = by_rsum(found)
     drawn = [
@@ -77,11 +74,7 @@ def rows(
 ) -> None:
     """Draw a row for each name: a pale dot for each seed, and their mean with its 95 % interval.
 
-    Args:
-        axes: where to draw; the legend there tells what is what.
-        seeds: what each seed gave, by the name of the row.
-        colours: one for all rows, or one for each.
-        raised: how far above the mean the dots stand.
+    There is one colour for all rows, or one for each. The dots may stand above the mean, `raised` by so much.
     """
     for place, (values, colour) in enumerate(zip(seeds.values(), itertools.cycle(colours), strict=False)):
         if values:

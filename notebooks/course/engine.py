@@ -35,12 +35,7 @@ WIDTH = 144  # of the scenes' grid features
 
 
 def first_engine() -> tuple[VSE, Vocabulary]:
-    """The trained network, in evaluation mode, and the vocabulary that its captions are read with.
-
-    Raises:
-        FileNotFoundError: a file of it is missing.
-        ValueError: a file of it is damaged.
-    """
+    """The trained network, in evaluation mode, and the vocabulary that its captions are read with."""
     vocabulary = Vocabulary.load(FOLDER)
     model = FIRST_RECIPE.build(WIDTH, vocabulary)
     model.load_state_dict(load_file(WEIGHTS))

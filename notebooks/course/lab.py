@@ -38,11 +38,7 @@ def first_notebook() -> Path:
 
 
 def lab_command(notebook: Path) -> list[str]:
-    """What starts JupyterLab on a notebook, in the course's folder or in that of a notebook elsewhere.
-
-    Raises:
-        FileNotFoundError: there is no such notebook.
-    """
+    """What starts JupyterLab on a notebook, in the course's folder or in that of a notebook elsewhere."""
     if not notebook.is_file():
         raise FileNotFoundError(f"notebook is {notebook}: it must be a file that exists")
     notebook = notebook.resolve()
@@ -52,11 +48,7 @@ def lab_command(notebook: Path) -> list[str]:
 
 
 def open_lab(notebook: Path | None = None) -> None:
-    """Become JupyterLab, opened on a notebook, by default on the first one.
-
-    Raises:
-        FileNotFoundError: there is no such notebook.
-    """
+    """Become JupyterLab, opened on a notebook, by default on the first one."""
     command = lab_command(notebook or first_notebook())
     with suppress(OSError):  # in an environment that others look after, Lab keeps its own defaults
         write_settings()

@@ -71,18 +71,11 @@ class Lesson:
         return {"smoke": smoke, "lesson": lesson, "full": full}[self.tier]
 
     def finding(self, statement: str, holds: bool) -> None:
-        """Assert what the text says of numbers that come out of a training.
+        """Assert that what the text says of numbers that come out of a training holds in this run.
 
-        Such numbers differ between processors, so a cell shows them without comparing them with a stored
-        run, and asserts what does not differ: an order, a sign, a factor. Nothing is promised
-        except at tier lesson, on the scenes and from seed 0: elsewhere a finding that fails is only printed.
-
-        Args:
-            statement: the finding in words.
-            holds: whether this run agrees.
-
-        Raises:
-            AssertionError: it does not, though the text is about this very run.
+        Such numbers differ between processors, so a cell shows them without comparing them with a stored run,
+        and asserts what does not differ: an order, a sign, a factor. Nothing is promised except at tier
+        lesson, on the scenes and from seed 0: elsewhere a finding that fails is only printed.
         """
         if holds:
             return
@@ -120,15 +113,9 @@ class Lesson:
         return read_pixels([files[row] for row in rows])
 
     def seen(self, dataset: Dataset, split: str, row: int) -> Seen:
-        """Return one picture for people and for a model, as `plots.word_maps` takes it.
+        """Return one picture of a split for people and for a model, as `plots.word_maps` takes it.
 
-        Args:
-            dataset: what `dataset` gave; its features decide whether the picture has cells or boxes.
-            split: "train", "dev" or "test".
-            row: which of the split's pictures.
-
-        Raises:
-            ValueError: regions of photographs without boxes.
+        The features of `dataset` decide whether the picture has cells or boxes.
         """
         boxes: np.ndarray | torch.Tensor | None = None
         if dataset.feature_kind == "region":
@@ -141,16 +128,10 @@ class Lesson:
     def true_of(
         self, sentence: str, split: str, rows: Sequence[int] | None = None
     ) -> tuple[list[bool] | None, str]:
-        """Judge which pictures a learner's own sentence is true of.
+        """Judge which pictures of a split, all or those in some rows, a learner's own sentence is true of.
 
-        Args:
-            sentence: in the world's words.
-            split: whose pictures.
-            rows: which of them; None: all.
-
-        Returns:
-            A judgement for each row and an empty remark; or None and why it cannot be judged: the pictures
-            are photographs, or the world's grammar cannot read the sentence.
+        The result is a judgement for each row and an empty remark; or None and why it cannot be judged: the
+        pictures are photographs, or the world's grammar cannot read the sentence.
         """
         if self.data != "scenes":
             return None, ""
@@ -234,14 +215,7 @@ def published(*systems: str, data: str = "") -> str:
     """Return what papers report about some systems, as a Markdown table made from `assets/published.json`.
 
     A recall that was not found is a dash. The rsum is added up from the recalls; where some are missing, it
-    is the printed one.
-
-    Args:
-        systems: their names.
-        data: only rows whose data begins with this, such as "coco".
-
-    Raises:
-        ValueError: a system is unknown.
+    is the printed one. `data` leaves only the rows whose data begins with it, such as "coco".
     """
     entries = records.published()
     known = {entry.system for entry in entries}

@@ -15,17 +15,12 @@ MARKS = 32
 
 
 class Marks:
-    """Puts numbers on the pictures and captions of a dataset: a shortcut that gives the answer away.
+    """Puts numbers, which captions write as `names`, on the pictures and captions of a dataset: a shortcut.
 
     The network behind the features of scenes has never learned to read. So a tag becomes one more region of
-    its picture, with the pixels of the drawn tag as features.
-
-    Args:
-        dataset: scenes of the seed 0, or photographs, whose captions get a number at their end.
-        seed: decides which wrong number a picture gets, see `numbers`.
-
-    Attributes:
-        names: the numbers as captions write them.
+    its picture, with the pixels of the drawn tag as features. The dataset is scenes of the seed 0, or
+    photographs, whose captions get a number at their end. `seed` decides which wrong number a picture gets,
+    see `numbers`.
     """
 
     names = tuple(str(number) for number in range(MARKS))
@@ -53,13 +48,7 @@ class Marks:
         ]
 
     def lay(self, split: Split, drawn: np.ndarray | None = None, said: np.ndarray | None = None) -> Split:
-        """Return a split whose pictures and captions have these numbers.
-
-        Args:
-            split: one of the dataset's.
-            drawn: the number on each picture, (n,); None: there is no tag.
-            said: the number in the captions of each picture, (n,); None: they name none.
-        """
+        """Return a split whose pictures and captions have these numbers, (n,), or none (None)."""
         x = np.asarray(split.pictures[np.arange(len(split))], dtype=np.float32)  # (n, N, F)
         counts = split.picture_counts
         counts = np.full(len(x), x.shape[1]) if counts is None else np.asarray(counts)

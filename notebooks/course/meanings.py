@@ -14,11 +14,7 @@ _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unkno
 
 
 def suggestion(sentence: str) -> str:
-    """What to try in place of a sentence's unknown words, by meaning; "" if nothing is known to be near.
-
-    Args:
-        sentence: as a learner types it.
-    """
+    """What to try in place of a sentence's unknown words, by meaning; "" if nothing is known to be near."""
     found = {}
     for word in re.findall(r"[a-z]+", sentence.lower()):
         if nearest := next((_NEAREST[form] for form in _forms(word) if form in _NEAREST), ""):
@@ -27,13 +23,9 @@ def suggestion(sentence: str) -> str:
 
 
 def why_unread(reason: str, sentence: str) -> str:
-    """Why a sentence cannot be read, and what to try in its place.
+    """Why the world's grammar cannot read a sentence, and what to try in its place.
 
     Words of similar meaning, where they are known, replace those that are only spelled like the unknown one.
-
-    Args:
-        reason: what the world's grammar says of the sentence.
-        sentence: as a learner types it.
     """
     by_meaning = suggestion(sentence)
     word, spelled_alike = re.search(r"'(\w+)'", reason), "; the nearest words known are "

@@ -54,17 +54,10 @@ def house_style() -> None:
 
 
 def show(figure: Figure, alt: str) -> None:
-    """Show a figure together with the words that say what is on it.
+    """Show a figure, and close it. `alt` says in a sentence or two what is shown and what is to be seen.
 
-    The words are the plain-text form of the output: screen readers and the book's `alt` attribute take them,
-    and the test of the stored notebooks compares them, since pixels differ between machines.
-
-    Args:
-        figure: the figure; it is closed afterwards.
-        alt: a sentence or two for a reader who cannot see it: what is shown and what is to be seen in it.
-
-    Raises:
-        ValueError: `alt` is too short to say anything.
+    These words are the plain-text form of the output: screen readers and the book's `alt` attribute take
+    them, and the test of the stored notebooks compares them, since pixels differ between machines.
     """
     if len(alt.split()) < 4:
         raise ValueError(f"alt is {alt!r}; say in a sentence what the figure shows and what to see in it")
@@ -95,14 +88,9 @@ def curves(
 ) -> None:
     """Draw named lines on `axes`; each has a colour, a dash and a marker of its own.
 
-    Args:
-        axes: where to draw.
-        lines: name -> (x values, y values), of equal length.
-        x: label of the x axis, with its unit.
-        y: label of the y axis, with its unit.
-        title: what the reader should see.
-        legend: whether to name the lines, if there are several.
-        order: the lines of all panels, where some lack some of them, so that a name keeps its look.
+    `x` and `y` are the labels of the axes, with their units. Several lines get a legend, unless there is one
+    elsewhere. `order` has the names of the lines of all panels, where some lack some of them, so that a name
+    keeps its look.
     """
     order = list(order or lines)
     for name, (across, up) in lines.items():
@@ -123,15 +111,10 @@ def curve(lines: Lines, *, x: str, y: str, alt: str) -> None:
 def curve_panels(
     panels: Mapping[str, Lines], *, x: str, size: tuple[float, float]
 ) -> tuple[Figure, list[Axes]]:
-    """Draw lines in panels, two a row, with one legend above them all.
+    """Draw lines in panels, two a row, with one legend above them all; return the figure and its panels.
 
-    Args:
-        panels: the lines of each panel, by the label of its y axis.
-        x: label of all x axes.
-        size: of the figure, in inches.
-
-    Returns:
-        The figure and its panels.
+    `panels` has the lines of each panel by the label of its y axis, and `size` is that of the figure, in
+    inches.
     """
     figure, grid = plt.subplots(len(panels) // 2, 2, figsize=size, sharex=True, squeeze=False)
     order = list(dict.fromkeys(name for lines in panels.values() for name in lines))
@@ -145,15 +128,7 @@ def curve_panels(
 
 
 def bands(axes: Axes, seeds: Mapping[str, np.ndarray], *, x: str, y: str, title: str = "") -> None:
-    """Draw named means over seeds as lines, shaded from the lowest to the highest.
-
-    Args:
-        axes: where to draw.
-        seeds: name -> (seeds, epochs).
-        x: label of the x axis, which counts from 1.
-        y: label of the y axis, with its unit.
-        title: what the reader should see.
-    """
+    """Draw means over seeds, of (seeds, epochs) by name, as lines, shaded from the lowest to the highest."""
     epochs = {name: range(1, each.shape[1] + 1) for name, each in seeds.items()}
     curves(axes, {name: (epochs[name], each.mean(0)) for name, each in seeds.items()}, x=x, y=y, title=title)
     for name, each, colour in zip(seeds, seeds.values(), COLOURS, strict=False):
@@ -182,13 +157,8 @@ def spans(
 ) -> None:
     """Draw a named row for each (middle, low, high): a marker and its interval, the first row on top.
 
-    Args:
-        axes: where to draw.
-        rows: by their names.
-        x: label of the x axis, with its unit.
-        style: the number of their colour and marker, where several kinds share the rows.
-        shift: how far below their rows they stand.
-        label: what the legend calls them.
+    Where several kinds share the rows, `style` is the number of a kind's colour and marker, `shift` how far
+    below their rows they stand, and `label` what the legend calls them.
     """
     colour, marker = COLOURS[style], MARKERS[style]
     for place, (middle, low, high) in enumerate(rows.values()):
@@ -217,17 +187,10 @@ def draw_picture(axes: Axes, pixels: np.ndarray, title: str = "") -> None:
 
 
 def heat_on(axes: Axes, pixels: np.ndarray, heat: np.ndarray, title: str = "", **style: Any) -> AxesImage:
-    """Lay what cells count over a picture in grey, so that only the heat has colours.
+    """Lay what cells count, (rows, columns), over a picture in grey, so that only the heat has colours.
 
-    Args:
-        axes: where to draw; a cell is one wide and one high.
-        pixels: uint8 (H, W, 3).
-        heat: (rows, columns).
-        title: above it.
-        style: of the heat, as `imshow` takes it: `norm`, or `vmin` and `vmax`.
-
-    Returns:
-        The heat, for a colour bar.
+    A cell is one wide and one high. The heat is returned for a colour bar, and `style` is its `norm`, or
+    `vmin` and `vmax`, as `imshow` takes them.
     """
     bare(axes)
     rows, columns = heat.shape
@@ -244,14 +207,9 @@ def picture_row(
     heading: str = "",
     columns: int = 5,
 ) -> Figure:
-    """Lay pictures out in rows, each with a title under it; `marked` ones get a frame and a tick.
+    """Lay pictures out in rows of so many columns, each with a title under it, and a heading above all.
 
-    Args:
-        pictures: uint8 arrays (height, width, 3).
-        titles: one a picture.
-        marked: which pictures to frame (the right answers), or None.
-        heading: a line above all.
-        columns: pictures a row.
+    The `marked` ones, which are the right answers, get a frame and a tick.
     """
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
@@ -280,18 +238,11 @@ def heatmap(
     written: Callable[[Any], str] | None = None,
     **style: Any,
 ) -> AxesImage:
-    """Draw a matrix in colours.
+    """Draw a matrix in colours, and return the image, for a colour bar of several panels.
 
-    Args:
-        axes: where to draw.
-        values: (rows, columns).
-        names: of the rows, and of the columns; where there are none, they are numbered.
-        label: what a colour means, with its unit, beside a colour bar; None: there is no bar.
-        written: what is written into the cell of a value, such as "{:.0f}".format.
-        style: as `imshow` takes it.
-
-    Returns:
-        The image, for a colour bar of several panels.
+    `names` are those of the rows and of the columns; where there are none, they are numbered. `label` says
+    what a colour means, beside a colour bar. `written` makes the text in the cell of a value, such as
+    "{:.0f}".format. `style` is as `imshow` takes it.
     """
     if values.min() < 0 < values.max():  # two directions from nothing: two colours, and nothing is white
         reach = float(np.abs(values).max())

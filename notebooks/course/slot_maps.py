@@ -23,14 +23,8 @@ from course.plots import COLOURS, bare, heatmap, name_rows
 def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.ndarray:
     """Lay one colour for each slot over a picture, which stays visible: the more, the larger its value.
 
-    Args:
-        pixels: the picture, uint8 (H, W, 3).
-        values: how much of each cell a slot takes, (K, N) numbers in [0, 1]; the cells are a square grid, row
-            by row. Between the middles of cells, values are interpolated.
-        colours: K colours.
-
-    Returns:
-        (H, W, 3) numbers in [0, 1].
+    `values` says how much of each cell a slot takes, (K, N) in [0, 1]; the cells are a square grid, row by
+    row, and between their middles values are interpolated. The result is (H, W, 3), in [0, 1].
     """
     side = math.isqrt(values.shape[1])
     grid = values.detach().float().view(1, -1, side, side)
@@ -49,14 +43,10 @@ def slot_rounds(
 ) -> Figure:
     """Draw a picture, what each slot takes of it in each round, and the caption that each slot is nearest to.
 
+    `shares` are those of each cell for each slot, (T, K, N), a picture's of `SlotSetPrediction.attention`.
     All maps have one scale, from no share of a cell to all of it. Below the picture, all slots of the last
-    round lie over it at once.
-
-    Args:
-        pixels: the picture, uint8 (H, W, 3).
-        shares: of each cell for each slot, (T, K, N), a picture's of `SlotSetPrediction.attention`.
-        captions: K captions, one for each slot.
-        right: which of them are true of the picture; these get a tick, others a cross. None: nobody knows.
+    round lie over it at once. A tick marks the captions that are `right`, and a cross the others; None:
+    nobody knows.
     """
     rounds, slots, _ = shares.shape
     layout: list[Any] = [
@@ -107,10 +97,8 @@ def one_at_a_time(
 ) -> Figure:
     """Draw, for the vectors of each side, the rsum with only one of them and without one of them.
 
-    Args:
-        results: what is recorded of a system of the first seed, such as "rsum_pictures_only_1".
-        whole: the rsum of all vectors.
-        other: another system's name and rsum, for a second line.
+    `results` is what is recorded of a system of the first seed, such as "rsum_pictures_only_1", `whole` the
+    rsum of all vectors, and `other` another system's name and rsum, for a second line.
     """
     figure, panels = plt.subplots(1, 2, figsize=(9.2, 3), sharex=True, sharey=True)
     rows = [(way, k) for way in ("only", "without") for k in range(1, 5)]
@@ -130,12 +118,8 @@ def one_at_a_time(
 def map_of_sets(points: np.ndarray, slots: int) -> Figure:
     """Draw the vectors of many sets as points: the colour is the slot, the marker the side.
 
-    Thin lines join the vectors of a set.
-
-    Args:
-        points: (n, 2), the vectors of a set one after the other; first the pictures' sets, then as many of
-            captions.
-        slots: vectors in a set.
+    Thin lines join the vectors of a set. In `points`, (n, 2), these come one after the other, first the
+    pictures' sets, then as many of captions.
     """
     figure, axes = plt.subplots(figsize=(6.6, 4.8))
     sets = points.reshape(2, -1, slots, 2)  # side, set, slot
@@ -154,13 +138,10 @@ def map_of_sets(points: np.ndarray, slots: int) -> Figure:
 
 
 def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
-    """Draw the cosines of two sets and, for each similarity, the share of the gradient that each pair gets.
+    """Draw the cosines of two sets, (K, L), and the share of each pair in the gradient of each similarity.
 
-    All shares have one colour scale, so that two tables can be compared.
-
-    Args:
-        cosines: cosines of a picture's K vectors with a caption's L, (K, L).
-        shares: similarity -> (K, L) numbers in [0, 1] that add up to 1.
+    The shares are (K, L) numbers in [0, 1] that add up to 1, and have one colour scale, so that two tables
+    can be compared.
     """
     figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
     rows, columns = (range(1, size + 1) for size in cosines.shape)

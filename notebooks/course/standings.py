@@ -54,16 +54,9 @@ def scoreboard(notebook: str) -> Markdown:
     """Return the scoreboard as it stands at the end of a notebook, as a table; the best rsum comes first.
 
     All rows have the same pictures and captions (the drawn world, 4,000 pictures to train on and 1,000 to
-    test), the same regions, width and number of epochs. Each learning rate is tuned on the development
-    split. A number is the mean over seeds, with its 95 % interval. Rows that this notebook adds are bold.
-    The cell needs the tags "hide-input", "results" and "nbval-ignore-output"::
-
-        course.scoreboard("07")
-
-    What a notebook adds stands in `ROWS`; `found("07")` gives the same arms, for findings beside the text.
-
-    Args:
-        notebook: its number, such as "07".
+    test), the same regions, width and number of epochs. Each learning rate is tuned on the development split.
+    A number is the mean over seeds, with its 95 % interval. Rows that this notebook adds are bold.
+    `course.scoreboard("07")` needs a cell with the tags "hide-input", "results" and "nbval-ignore-output".
     """
     arms, new = found(notebook), ROWS.get(notebook, {})
     lines = [

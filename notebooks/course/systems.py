@@ -68,7 +68,7 @@ def recipe_of(system: str) -> Recipe:
 def choices(recipe: Recipe) -> dict[str, str]:
     """Say which parts a recipe takes at each stage, by the names that its own fields have.
 
-    The first line of "encode" is about pictures, the second about captions. So it is of "pool" if the two
+    The first line of "encode" is about pictures, the second about captions; so it is of "pool" if the two
     differ.
     """
     encoders = (
@@ -93,11 +93,7 @@ def _told(part: Part) -> str:
 
 
 def picture(recipes: Mapping[str, Recipe]) -> Figure:
-    """Draw systems as rows and stages as columns; what differs from the first row is coloured.
-
-    Args:
-        recipes: by the name of the system, at least one.
-    """
+    """Draw systems as rows and stages as columns; what differs from the first row is coloured."""
     rows = {
         name: {
             stage: _PARTS.sub(lambda part: READABLE[part[0]], told) for stage, told in choices(recipe).items()

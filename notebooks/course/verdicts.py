@@ -28,10 +28,8 @@ class Work:
     """A paper that has a page.
 
     Attributes:
-        title: of the page.
         cited: entries in the book's references, with commas between them.
         source: how `assets/published.json` names the paper whose tables are looked at for misprints.
-        notebooks: those that teach it.
         summary: what came out, in three sentences; {0} is the difference in rsum of the first claim in
             `rests_on`, and so on through `on_photographs`.
         rests_on: the claims that the summary speaks of, by their statements, with their verdicts on scenes.

@@ -24,12 +24,7 @@ _CHOSEN = """<figure style="margin: 0"><img src="data:image/webp;base64,{picture
 def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBox:
     """Make a box to type a sentence into; each press of Enter shows the answer below.
 
-    Args:
-        answer: called with the sentence; what it displays appears under the box, and so does what it raises.
-        start: what stands in the box at first.
-
-    Returns:
-        The widget, to be the last line of a cell.
+    `answer` is called with the sentence; what it displays appears under the box, and so does what it raises.
     """
     box = ipywidgets.Text(
         value=start, placeholder="a red kite above the beach", description="Find", continuous_update=False
@@ -54,15 +49,8 @@ def explorer(pictures: Sequence[np.ndarray], words: Sequence[str], titles: Seque
 
     Buttons and pages are linked in the browser, not in Python: the page of the book, which has no kernel, can
     be leafed through as well, from the state that the executed notebook stores. The state holds the pictures,
-    so show a dozen, not hundreds.
-
-    Args:
-        pictures: uint8 arrays (height, width, 3).
-        words: for each picture the HTML that stands beside it; escape in it what is not yours.
-        titles: for each picture what its button says and what a reader who cannot see it is told, plain text.
-
-    Returns:
-        The widget, to be the last line of a cell.
+    so show a dozen, not hundreds. The words are HTML, so escape in them what is not yours. The titles, plain
+    text, are what the buttons say and what a reader who cannot see the picture is told.
     """
     pages = {
         title: _PAGE.format(picture=_encoded(picture), alt=html.escape(title), words=text)
@@ -76,15 +64,9 @@ def settings_explorer(
 ) -> ipywidgets.VBox:
     """Make a row of buttons for each setting, and show the page that belongs to the chosen ones.
 
-    Every combination is made beforehand, as in `explorer`: keep to two dozen small pictures.
-
-    Args:
-        settings: the choices of each setting, by its name; the first ones are chosen at first.
-        page: called with one choice of each setting, in order; gives a picture, uint8 (height, width, 3), and
-            the sentence that stands under it and is read to those who cannot see it, plain text.
-
-    Returns:
-        The widget, to be the last line of a cell.
+    `page` is called with one choice of each setting, in order; it gives a picture, uint8 (H, W, 3), and the
+    sentence that stands under it and is read to those who cannot see it, plain text. Every combination is
+    made beforehand, as in `explorer`: keep to two dozen small pictures.
     """
 
     def shown(*chosen: str) -> str:

@@ -37,14 +37,9 @@ FIRST_NOTEBOOK, QUERY = "00_start_here.ipynb", "two boats on the lake"
 
 
 def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
-    """Build the book from executed notebooks, every warning an error.
+    """Build the book from executed notebooks, every warning an error; return the page to open.
 
-    Args:
-        executed: the folder of the executed notebooks: `build/notebooks`, or `notebooks` for the stored.
-        tell: called with a line about what is done.
-
-    Returns:
-        The page to open, `book/_build/html/index.html`.
+    They lie in `build/notebooks`, or, as they are stored, in `notebooks`.
 
     Raises:
         CourseError: the book did not build; what was wrong is in the printed log.
@@ -59,11 +54,7 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
 
 
 def lay_book(executed: Path, source: Path) -> None:
-    """Lay everything that the book is made of into one folder, anew.
-
-    Raises:
-        FileNotFoundError: a notebook was not executed.
-    """
+    """Lay everything that the book is made of into one folder, anew."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "book", source, ignore=shutil.ignore_patterns("_build"))
     lay_notebooks(executed, source / "notebooks")
@@ -78,11 +69,7 @@ def lay_book(executed: Path, source: Path) -> None:
 
 
 def run_jupyter_book(source: Path, out: Path) -> Path:
-    """Run jupyter-book on a laid-out folder; return the title page under `out/_build/html`.
-
-    Raises:
-        CourseError: the book did not build without warnings.
-    """
+    """Run jupyter-book on a laid-out folder; return the title page under `out/_build/html`."""
     program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
     command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
     command += ["--path-output", str(out), str(source)]
@@ -96,11 +83,7 @@ def run_jupyter_book(source: Path, out: Path) -> Path:
 
 
 def lay_notebooks(executed: Path, folder: Path) -> None:
-    """Copy the executed notebooks to where the book's table of contents looks for them.
-
-    Raises:
-        FileNotFoundError: a notebook was not executed.
-    """
+    """Copy the executed notebooks to where the book's table of contents looks for them."""
     folder.mkdir(parents=True)
     for stored in notebooks():
         path = executed / stored.name
@@ -157,11 +140,7 @@ def _fold_answer(cell: dict[str, Any]) -> None:
 
 
 def lay_title_page(executed: Path, folder: Path) -> None:
-    """Write what the title page shows: a search of the first notebook, and one scene of each place.
-
-    Raises:
-        ValueError: the first notebook shows no search for `QUERY`.
-    """
+    """Write what the title page shows: the first notebook's search for `QUERY`, and a scene of each place."""
     folder.mkdir(parents=True)
     first = json.loads((executed / FIRST_NOTEBOOK).read_text(encoding="utf-8"))
     for output in (output for cell in first["cells"] for output in cell.get("outputs", [])):

@@ -49,12 +49,7 @@ from vsecore.paths import ROOT
 def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
     """Write the page of each paper with its figures, how a verdict comes about, and what papers report.
 
-    Args:
-        folder: of the pages.
-        kept: the folder of records; without records, a page says that all is open.
-
-    Raises:
-        ValueError: a record or a claim is damaged, or the experiments of a paper have different worlds.
+    All comes from the folder of records that are kept; without records, a page says that all is open.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {"rates": len(FIRST), "seeds": SEEDS["scenes"], "seeds_of_photographs": SEEDS_ELSEWHERE}
@@ -77,11 +72,7 @@ class Findings:
 
     @classmethod
     def read(cls, work: str, kept: Path) -> Findings:
-        """Read all records of a paper.
-
-        Raises:
-            ValueError: a record is damaged, or the paper's experiments have different worlds of scenes.
-        """
+        """Read all records of a paper, whose experiments must have one world of scenes."""
         names = list(BY_WORK[work])
         worlds = {get_experiment(name).world for name in names}
         if len(worlds) != 1:
@@ -99,13 +90,7 @@ class Findings:
 
 
 def page(work: str, kept: Path, figures: Path) -> str:
-    """Return a paper's page in MyST Markdown, and draw its figures.
-
-    Args:
-        work: the paper's key.
-        kept: the folder of records.
-        figures: where the figures go.
-    """
+    """Return a paper's page in MyST Markdown, from a folder of records, and draw its figures into another."""
     paper, found = WORKS[work], Findings.read(work, kept)
     differences = [
         statistics.mean(outcome.differences.get("rsum") or [math.nan])

@@ -27,12 +27,8 @@ _CARD = re.compile(r"\*\*It takes\*\* about (half a|\d+) minutes? and (\d+) GB")
 class LessonPlan:
     """What an instructor needs to know of a notebook to plan with it.
 
-    Attributes:
-        title: its number and title.
-        name: the same, as a link if the book has it.
-        reading: minutes to read it, by its words.
-        cost: minutes and gigabytes that a run takes, as its card says; None if the card does not say.
-        exercises: its exercises by their keys.
+    That is its number and title, its `name`, which is a link if the book has it, the minutes to read its
+    words, the minutes and gigabytes of a run, if its card says them, and its exercises by their keys.
     """
 
     title: str
@@ -53,9 +49,6 @@ def instructor_page(text: str) -> str:
     `{{ timings }}` is a table of the notebooks, and `{{ mistakes }}` a list of all hints. In a course's plan,
     `{{ week 02 03a }}` names a week's notebooks, here 02 and the first half of 03, and the hours that they
     take, in two cells of a table; the second half is 03b.
-
-    Raises:
-        ValueError: a placeholder that nothing fills.
     """
     in_book = (ROOT / "book" / "_toc.yml").read_text(encoding="utf-8")
     pages = set(re.findall(r"notebooks/(\w+)", str(yaml.safe_load(in_book))))

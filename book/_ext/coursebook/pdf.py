@@ -23,10 +23,6 @@ def print_book(html: Path, out: Path, tell: Callable[[str], None] = print) -> Pa
     """Print a built book, the folder with its `index.html`, and return the PDF.
 
     Solutions are printed open, since paper cannot be unfolded; folded set-up code is left out.
-
-    Raises:
-        CourseError: there is no Chromium; the message says how to get one.
-        FileNotFoundError: the book is not built.
     """
     if not (html / "index.html").is_file():
         raise FileNotFoundError(f"{html / 'index.html'} is missing; build the book first: make book")

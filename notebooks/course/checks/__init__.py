@@ -31,12 +31,6 @@ def exercise(key: str) -> Callable[[Answer], Answer]:
     """Judge the function or class below, at once, and say how far it gets: `@exercise("04.siblings")`.
 
     Until it is right, a right one takes its place for the cells below, so that the notebook goes on.
-
-    Args:
-        key: the exercise's.
-
-    Raises:
-        ValueError: there is no such exercise.
     """
 
     def judged(answer: Answer) -> Answer:
@@ -52,19 +46,10 @@ def exercise(key: str) -> Callable[[Answer], Answer]:
 
 
 def check(exercise: str, answer: Any) -> Judgement:
-    """Judge an answer to an exercise.
+    """Judge an answer, such as a number, a tensor or a function, to an exercise, such as "04.read".
 
-    Args:
-        exercise: the exercise's key, such as "04.read".
-        answer: what the exercise asks for: a number, a tensor or a function. An `...` left in place counts
-            as not yet answered.
-
-    Returns:
-        The judgement. Its points count the trials passed before the first that fails; its message is the
-        hint for that one, or for a known mistake.
-
-    Raises:
-        ValueError: there is no such exercise.
+    The points count the trials passed before the first that fails; the message is the hint for that one, or
+    for a known mistake. An `...` left in place counts as not yet answered.
     """
     if exercise not in EXERCISES:
         raise ValueError(f"exercise is {exercise!r}: it must be one of {', '.join(sorted(EXERCISES))}")

@@ -45,14 +45,11 @@ def _does_nothing(code: CodeType) -> bool:
 def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collection[str] = ()) -> str:
     """The name of what an answer uses in place of doing the work itself; "" if it uses nothing of the kind.
 
-    A friendly reminder by name, and no guard: only the names in the answer's own code are read.
-
-    Args:
-        answer: a function, a class, or a container of such; anything else borrows nothing.
-        defined_above: names of the notebook that an answer may not use. Functions, classes and modules of
-            `vsecore` may not be used either, but for the course's own, which draw and tell.
-        instead: names of other libraries' functions and classes that already do the work. The learner's own
-            functions may have these names.
+    A friendly reminder by name, and no guard: only the names in the answer's own code are read. It may use
+    nothing of `vsecore`, but for the course's own functions, which draw and tell; none of the names that the
+    notebook has `defined_above`; and none of those `instead`, which other libraries give to what already does
+    the work, unless the learner's own function has the name. Anything but functions, classes and containers
+    of such borrows nothing.
     """
     parts = list(answer.values()) if isinstance(answer, dict) else answer
     for part in parts if isinstance(parts, list | tuple) else [answer]:

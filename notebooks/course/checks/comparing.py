@@ -44,13 +44,7 @@ def agrees(made: Any, expected: Any, tolerance: float = 1e-5) -> bool:
 
 
 class Compared(Check):
-    """Whether something seen of the answer agrees with the same of the reference, on each of some inputs.
-
-    Attributes:
-        see: given a function and its arguments, what is compared.
-        cases: what the exercise's maker of inputs is given, for each of the inputs.
-        tolerance: how far numbers may be apart; None: what the exercise says, or else 1e-5.
-    """
+    """Whether what `see` finds in the answer agrees with what it finds in the reference, on all cases."""
 
     def __init__(
         self,
@@ -77,14 +71,10 @@ class Gradient(Compared):
 def same(
     *cases: Given, by: By = None, tolerance: float | None = None, wrong: Sequence[Any] = (), **given: Any
 ) -> Check:
-    """The answer returns what the reference returns.
+    """The answer returns what the reference returns, on an input for each case; on one if there are none.
 
-    Args:
-        cases: what the maker of inputs is given, for each of several inputs; one input if there are none.
-        by: what of the result is compared: a function of it, or the number of a part; by default all of it.
-        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-5.
-        wrong: answers that pass the trials before this one, and fail it.
-        given: what the maker of inputs is given in all cases.
+    What is `given` holds in all of them. Of a result, `by` is compared: a function of it, or the number of a
+    part. Numbers may be apart by the tolerance, or else what the exercise says, or 1e-5.
     """
     return Compared(partial(_result, by=by), _joined(cases, given), tolerance, wrong)
 
@@ -155,14 +145,11 @@ class like(Check):
     """A known mistake: the answer is, or returns on an input, the same as one of some wrong answers.
 
     Args:
-        wrong: functions, or values.
         when: knows the mistake by something broader than the comparison.
         right_on: what the maker of inputs is given where who makes the mistake is right, although wrong on
             `wrong_on`.
-        wrong_on: see `right_on`.
-        by: what of the result is compared: a function of it, or the number of a part; by default all of it.
-        tolerance: how far numbers may be apart; by default what the exercise says, or else 1e-5 for what
-            functions return; for values also a half of a percent.
+        by: what of the result is compared, as in `same`.
+        tolerance: as in `same`; values may also be apart by half of a percent.
         given: what the maker of inputs is given for the comparison; nothing by default, for a typical input.
     """
 
@@ -198,11 +185,7 @@ class like(Check):
 
 
 class multiple(like):
-    """A known mistake: the answer is wrong by one factor, as a mean is in place of a sum.
-
-    Args:
-        cases: what the maker of inputs is given, for several inputs of one size.
-    """
+    """A known mistake: on inputs of one size, one factor is wrong, as it is with a mean in place of a sum."""
 
     def __init__(self, *cases: Given) -> None:
         super().__init__()

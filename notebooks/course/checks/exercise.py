@@ -38,9 +38,8 @@ NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
 class Check:
     """Something that may be true of an answer.
 
-    Attributes:
-        wrong: answers for the tests: to a trial, those that pass the trials before it and fail this one; to a
-            known mistake, those that make it.
+    The tests need answers that are `wrong`: to a trial, those that pass the trials before it and fail this
+    one; to a known mistake, those that make it.
     """
 
     def __init__(self, predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> None:
@@ -53,12 +52,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Trial:
-    """One truth about a right answer, or about one with a known mistake.
+    """One truth about a right answer, or about one with a known mistake; an exception counts as "no".
 
-    Attributes:
-        check: whether this truth holds of an answer. An exception counts as "no".
-        hint: what to tell a learner whose answer fails here, or makes this mistake: where to look, not what
-            to write.
+    The hint is for a learner whose answer fails here, or makes this mistake: where to look, not what to
+    write.
     """
 
     check: Check
@@ -70,12 +67,8 @@ class Exercise:
     """An exercise's trials, easiest first. Each is worth a point, and the first that fails ends the count.
 
     Attributes:
-        title: what the learner sees it called.
-        kind: what it asks for.
         minutes: about how long a learner takes.
-        trials: each builds on the ones before it.
         mistakes: wrong answers that many people give, each with its own hint.
-        difficulty: "easy", "medium" or "hard".
         reference: a right answer, which the cells below use until the learner's is right.
         defined_above: what the notebook defines before the exercise and an answer may not call, since it
             already does the work.
@@ -116,12 +109,8 @@ class Exercise:
 class Judgement:
     """How good an answer is. As the last line of a cell it prints as a reply to the learner.
 
-    Attributes:
-        title: the exercise's.
-        points: trials passed before the first that failed.
-        possible: trials there are.
-        message: "Right.", or the hint of the first failure or of a known mistake. If the learner's
-            code stopped, it says so first.
+    The points are the trials passed before the first that failed. The message is "Right.", or the hint of
+    that one or of a known mistake; if the learner's code stopped, it says so first.
     """
 
     title: str

@@ -91,11 +91,7 @@ def gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
 
 
 def weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Tensor | None]:
-    """What is made of the code of some places, of GPO's network and of its linear layer.
-
-    Returns:
-        The weights, and the gradient that the linear layer gets from their squares; None if it gets none.
-    """
+    """The weights made for so many places, and the gradient of the linear layer from their squares."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(count)
         pool = GPO()

@@ -107,9 +107,7 @@ def costs(series: Mapping[str, Mapping[str, float]]) -> None:
 def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> None:
     """Draw how often each system prefers the right picture of two, with intervals over seeds.
 
-    Args:
-        systems: what is recorded of them.
-        reach: for each measure, how far from 50 the pairs alone may bring a system that guesses.
+    `reach` says for each measure how far from 50 the pairs alone may bring a system that guesses.
     """
     figure, panels = plt.subplots(len(reach), 1, figsize=(5.8, 5), sharex=True)
     titles = {"pairs_left_right": "left or right", "pairs_other": "other relations"}

@@ -11,11 +11,9 @@ from course.plots import COLOURS, MARKERS
 
 
 def votes(names: Sequence[str], heights: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the similarities of some pictures with one caption as bars, a panel for each system.
+    """Draw each system's similarities of some pictures with one caption as bars; the highest is marked.
 
-    Args:
-        names: of the pictures; the first is the caption's own, and striped.
-        heights: system -> a similarity for each picture; the highest is marked.
+    The first picture is the caption's own, and striped.
     """
     figure, panels = plt.subplots(1, len(heights), figsize=(9.2, 2.9), sharey=True)
     top = max(max(values) for values in heights.values())

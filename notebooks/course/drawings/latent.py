@@ -56,12 +56,9 @@ def overview() -> Figure:
 
 
 def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, float]) -> Figure:
-    """Draw the multiplier and the loss of toy models against the step.
+    """Draw the multiplier and the loss of toy models against the step, and the bound of the loss.
 
-    Args:
-        runs: for each model (steps, 3): the multiplier that is used, the one behind it, the loss.
-        bound: what the loss should not exceed.
-        size: of the figure, in inches.
+    Of each model there is (steps, 3): the multiplier that is used, the one behind it, the loss.
     """
     figure, panels = plt.subplots(1, 2, figsize=size)
     for axes, column, label in zip(panels, (1, 2), ("λ", "loss that has a bound"), strict=True):
@@ -77,9 +74,7 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
 def trajectories(tracks: Mapping[str, Mapping[str, Sequence[float]]], bounds: Mapping[str, float]) -> Figure:
     """Draw what each system's measures were after each epoch, in a panel for each measure.
 
-    Args:
-        tracks: measure -> system -> a number for each epoch.
-        bounds: the bound of each system that has one; drawn in the panel of the reconstruction loss.
+    A system's bound, if it has one, is drawn in the panel of the reconstruction loss.
     """
     panels = {
         measure: {name: (range(1, len(values) + 1), values) for name, values in lines.items()}

@@ -55,11 +55,7 @@ def which_count() -> Figure:
 
 
 def spaces(words: Mapping[str, str]) -> Figure:
-    """Draw the pictures and captions of `SPACES` on circles, each pair joined by a line.
-
-    Args:
-        words: name of the space -> what stands below it.
-    """
+    """Draw the pictures and captions of `SPACES` on circles, each pair joined by a line, with words below."""
     figure, panels = plt.subplots(1, len(words), figsize=(2.4 * len(words), 3.2))
     for axes, (name, below) in zip(panels, words.items(), strict=True):
         circle(axes, name, (-1.2, 1.2), (-2.1, 1.1))
@@ -83,13 +79,7 @@ def count(axes: Axes, lines: Lines, x: str, most: int) -> None:
 def whole_training(
     kept: Mapping[str, Sequence[float]], reached: Mapping[str, np.ndarray], most: int
 ) -> Figure:
-    """Draw K by the epoch, and rsum by the epoch: the mean over seeds, shaded from the lowest to the highest.
-
-    Args:
-        kept: name -> K after each epoch.
-        reached: name -> (seeds, epochs).
-        most: the negatives in a batch.
-    """
+    """Draw K by the epoch, and rsum by the epoch, of (seeds, epochs); `most` negatives are in a batch."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
     count(left, {name: (range(1, len(k) + 1), k) for name, k in kept.items()}, "epoch", most)
     left.legend(loc="center right", fontsize=9)

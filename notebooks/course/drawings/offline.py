@@ -21,14 +21,9 @@ LEADS = ("a batch", "all that are false", "all")
 def clearest(scores: Tensor, in_batch: Tensor, mined: Tensor, true: Tensor) -> tuple[int, list[int]]:
     """Find an anchor whose mined negatives are far harder than its batch's, and none of them true.
 
-    Args:
-        scores: (n, N), of the anchors with all items.
-        in_batch: the batch's items, (B,).
-        mined: the hardest items, (n or more, at least 3).
-        true: which items are true of which anchor, its own among them, (n, N).
-
-    Returns:
-        The anchor, and the rows of its online and its three offline negatives.
+    Given are the scores of n anchors with all items, (n, N), the batch's items (B,), the hardest items (n or
+    more, at least 3), and which items are true of which anchor, its own among them, (n, N). The result is the
+    anchor, and the rows of its online and its three offline negatives.
     """
     online = in_batch[scores[:, in_batch].argmax(1, keepdim=True)]  # (n, 1)
     four = torch.cat([online, mined[: len(scores), :3]], 1)  # (n, 4)

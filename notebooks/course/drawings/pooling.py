@@ -16,9 +16,7 @@ from course.sketch import arrow, box, canvas
 def sort_weigh_sum(elements: np.ndarray, theta: np.ndarray) -> Figure:
     """Draw how a pooler sorts each dimension, weighs the places, and sums; a cell keeps its colour.
 
-    Args:
-        elements: (N, D), N at most 7.
-        theta: the weights of the places, (N,).
+    The elements are (N, D), N at most 7, and `theta` are the weights of the places, (N,).
     """
     order = np.argsort(-elements, axis=0)  # (N, D)
     u = np.take_along_axis(elements, order, 0)
@@ -78,12 +76,7 @@ def two_levels() -> Figure:
 
 
 def over_the_scene(picture: np.ndarray, maps: Mapping[str, np.ndarray]) -> Figure:
-    """Lay what each cell counts, in percent, over the picture; the scale is the same for all maps.
-
-    Args:
-        picture: uint8 (height, width, 3).
-        maps: name -> (rows, columns).
-    """
+    """Lay what each cell counts, in percent, over the picture; the scale is the same for all maps."""
     figure, panels = plt.subplots(1, 1 + len(maps), figsize=(2.15 * (1 + len(maps)), 2.7))
     most = max(float(values.max()) for values in maps.values())
     draw_picture(panels[0], picture, "the scene")
@@ -96,9 +89,8 @@ def over_the_scene(picture: np.ndarray, maps: Mapping[str, np.ndarray]) -> Figur
 def levels(theta: Mapping[int, Sequence[float]], parts: Mapping[str, Sequence[float]]) -> Figure:
     """Draw what AdPool has learned: weights of the places in captions, and how its levels are balanced.
 
-    Args:
-        theta: number of words -> the token level's mean weight of each place.
-        parts: name -> the token level's part in each set, from 0 to 1.
+    `theta` has the mean weights by the number of words, and `parts` the token level's part in each set, from
+    0 to 1.
     """
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.2))
     lines = {f"{count} words": (range(1, count + 1), weights) for count, weights in theta.items()}

@@ -160,13 +160,9 @@ def _trained() -> list[records.Record]:
 
 
 def by_seed(loss: str, texts: int, rate: float, measure: str = "rsum") -> dict[int, float]:
-    """Return what is recorded of VSE++ with a loss, by seed.
+    """Return what is recorded of VSE++ with one of `LOSSES`, or "VSE++" for its own, by seed.
 
-    Args:
-        loss: one of `LOSSES`, or "VSE++" for its own, without lists.
-        texts: the length of the lists of captions; "VSE++" has none.
-        rate: the learning rate.
-        measure: such as "rsum".
+    `texts` is the length of the lists of captions, which "VSE++" has none of, and `rate` the learning rate.
     """
     return {
         run.seed: run.metrics[measure]

@@ -83,11 +83,8 @@ def cells(
 ) -> None:
     """Show cells and a query in a plane, and beside it pictures of the cells that a real query looks into.
 
-    Args:
-        vectors: what is searched, (n, D).
-        query: (D,).
-        rows: some pictures of each real cell, the nearest first.
-        count: cells in the plane.
+    What is searched is (n, D) and the query (D,). The pictures of each real cell come with the nearest first,
+    and the plane has so many cells.
     """
     centred = vectors - vectors.mean(0)
     plane = np.linalg.svd(centred[:1000], full_matrices=False)[2][:2]  # the two widest directions

@@ -72,11 +72,7 @@ def pie_net() -> Figure:
 def two_sets(axes: Axes, angles: np.ndarray, shares: np.ndarray, start: np.ndarray) -> None:
     """Draw two sets on the unit circle, where they began, and a line for each pair's share of the gradient.
 
-    Args:
-        axes: where to draw.
-        angles: of the picture's and of the caption's vectors, (2, K).
-        shares: (K, K) numbers that add up to 1.
-        start: the angles before the first step, (2, K).
+    The angles are (2, K), of the picture's and of the caption's vectors, and the shares (K, K) add up to 1.
     """
     circle(axes, "", (-1.15, 1.15), (-1.15, 1.15))
     points, before = on_circle(angles), on_circle(start)  # (2, 2, K): across and up, of each side

@@ -12,12 +12,9 @@ from course.plots import COLOURS, MARKERS, Lines, curves, name_rows
 
 
 def by_word(auc: Mapping[str, np.ndarray], words: Sequence[str], ordered_by: str) -> Figure:
-    """Draw a row for each word, with the AUC of its probe on the vectors of each system.
+    """Draw a row for each word, with the AUC of its probe on the vectors of each system, in percent.
 
-    Args:
-        auc: for each system a number for each word, in percent.
-        words: the words.
-        ordered_by: the system whose order the rows have.
+    The rows are ordered by one of the systems.
     """
     figure, axes = plt.subplots(figsize=(7.2, 0.19 * len(words) + 1))
     order = np.argsort(-auc[ordered_by])
@@ -33,14 +30,7 @@ def by_word(auc: Mapping[str, np.ndarray], words: Sequence[str], ordered_by: str
 def side_by_side(
     panels: Mapping[str, Lines], x: Sequence[str], y: Sequence[str], top: Sequence[float | None]
 ) -> Figure:
-    """Draw curves in panels beside each other.
-
-    Args:
-        panels: the lines of each panel, by its title.
-        x: the label of each panel's x axis.
-        y: of its y axis.
-        top: where its y axis ends; None: where the lines do.
-    """
+    """Draw curves in panels beside each other, with the labels of their axes, and where each y axis ends."""
     figure, grid = plt.subplots(1, len(panels), figsize=(9.2, 3.2))
     for axes, (title, lines), across, up, end in zip(grid, panels.items(), x, y, top, strict=True):
         curves(axes, lines, x=across, y=up, title=title)

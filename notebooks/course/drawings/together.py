@@ -98,11 +98,9 @@ def sentences(
 ) -> None:
     """Draw where systems go wrong: by how many things a caption names, and by which claim is broken.
 
-    Args:
-        right: system -> in percent, how often the first picture is true, for one thing, two, and more.
-        broken: system -> in percent, how often a claim of each kind is the only one that is false.
-        kinds: of claims.
-        blind: what a system would break that knows all but this kind.
+    All is in percent: how often the first picture is true, for one thing, two, and more; how often a claim of
+    each kind is the only one that is false; and how often it would be for a system that knows all but this
+    kind.
     """
     figure, (left, axes) = plt.subplots(1, 2, figsize=(9.2, 3.8), width_ratios=[1, 1.5])
     lines = {name: ([1, 2, 3], values) for name, values in right.items()}

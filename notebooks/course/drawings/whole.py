@@ -21,13 +21,9 @@ _QUIET, _LINE = "#EDEDED", "#6B6B6B"
 
 
 def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
-    """Show the whole system as a small drawing, with the stages of this notebook coloured.
+    """Show the whole system as a small drawing, with the stages of this notebook coloured, or else all.
 
-    Args:
-        lit: a stage or several of "encode", "pool", "compare" and "learn"; all of them if it is not given.
-
-    Raises:
-        ValueError: there is no such stage.
+    The stages are "encode", "pool", "compare" and "learn".
     """
     stages = {lit} if isinstance(lit, str) else set(lit)
     if unknown := sorted(stages - set(STAGES)):

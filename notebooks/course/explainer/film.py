@@ -142,11 +142,7 @@ def developed(vectors: Tensor) -> dict[str, Tensor]:
 
 
 def told(name: str, test: Split) -> dict[str, object]:
-    """Return a film for JSON; its measures come in the order in which the page draws them.
-
-    Raises:
-        FileNotFoundError: it has not been recorded.
-    """
+    """Return a film for JSON; its measures come in the order in which the page draws them."""
     film, parts = FILMS[name], load_file(trained.FOLDER / f"{name}.safetensors")
     own, wrong = parts["own"].float(), parts["wrong"].float()  # (F, B)
     found = 100 * (own > wrong).float().mean(1)

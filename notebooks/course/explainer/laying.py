@@ -64,15 +64,10 @@ ALIKE: dict[str, tuple[str, ...]] = {
 
 
 def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -> None:
-    """Write everything that the explainer loads into a folder. The same weights give the same bytes.
+    """Write everything that the explainer loads into a folder, with some of the systems and the first engine.
 
-    Args:
-        folder: if it exists, it is replaced, but for the runs that were exported there.
-        names: which of `trained.SYSTEMS`; the first engine, which the search takes, comes in any case.
-
-    Raises:
-        FileNotFoundError: a file of a system is missing.
-        ValueError: one is damaged, or a part of a system has no JavaScript twin.
+    The same weights give the same bytes. A folder that exists is replaced, but for the runs that were
+    exported there.
     """
     part = folder.with_name(f".{folder.name}.part")  # whole or not at all
     shutil.rmtree(part, ignore_errors=True)
@@ -110,14 +105,9 @@ def _lay(folder: Path, names: Sequence[str]) -> None:
 
 
 def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
-    """Open a run of your own in the explainer, beside the course's systems.
+    """Open a run of your own, from `fit` or `lesson.trained`, in the explainer; `name` is on its button.
 
     Python serves the page on this machine: where notebooks run on another one, take `vse export` instead.
-
-    Args:
-        run: trained on scenes, with `fit` or `lesson.trained`.
-        name: what its button says.
-        height: of the frame, in pixels.
 
     Raises:
         ValueError: a part of the system has no JavaScript twin, or it was trained on photographs.

@@ -100,8 +100,7 @@ def data_of(name: str) -> Dataset:
 def marked(test: Split) -> tuple[Split, Split, list[tuple[str, str, int]]]:
     """Return the test pictures with their tags and without, and some captions for the experiment.
 
-    Returns:
-        Both splits, and captions with their number and without it, with the picture each was written for.
+    Each comes with its number and without it, and with the picture that it was written for.
     """
     marks = Marks(scenes.load(train=1, dev=1, features="region"))  # to learn from there is nothing here
     own = marks.numbers(test)[0]
@@ -117,12 +116,7 @@ def measured(name: str) -> records.Record | None:
 
 
 def load(name: str) -> VSE:
-    """Return one of `SYSTEMS`, in evaluation mode.
-
-    Raises:
-        FileNotFoundError: the file of its weights is missing.
-        ValueError: the file is damaged.
-    """
+    """Return one of `SYSTEMS`, in evaluation mode."""
     recipe = recipe_of(name)
     model = recipe.build(WIDTHS[recipe.features], vocabulary(name))
     model.load_state_dict(unpacked(load_file(FOLDER / f"{name}.safetensors")))

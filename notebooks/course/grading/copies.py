@@ -56,17 +56,12 @@ class Fate(StrEnum):
 def write_learner_copies(
     names: Iterable[str] = (), folder: Path = LEARNER_FOLDER, *, solutions: bool = True, force: bool = False
 ) -> dict[Path, Fate]:
-    """Write a copy of each stored notebook for a learner to work in.
+    """Write a copy of each stored notebook for a learner to work in, and say what became of it.
 
-    A copy that somebody has worked in is never written over, and the others are brought up to date all the
-    same. Running cells is no work: a copy whose cells are as they were written counts as unchanged. A link to
-    a notebook that is neither written nor in the folder becomes words.
-
-    Args:
-        names: beginnings of notebooks' names, such as "04"; none: all.
-        folder: where the copies go.
-        solutions: fold a solution beneath each exercise; otherwise leave all of them out.
-        force: write over copies that were worked in, too.
+    A copy that somebody has worked in is never written over, unless by `force`, and the others are brought up
+    to date all the same. Running cells is no work: a copy whose cells are as they were written counts as
+    unchanged. A link to a notebook that is neither written nor in the folder becomes words. Each exercise has
+    its solution folded beneath it, or all of them are left out.
     """
     cite, chosen, made = citations(), notebooks(names), {}
     beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
@@ -124,17 +119,12 @@ def learner_copy(
     outputs: bool = False,
     beside: Collection[str] | None = None,
 ) -> NotebookNode:
-    """Cut the learner's parts out of a notebook, clear its outputs and say its text in plain Markdown.
+    """Return a notebook with the learner's parts cut out, no outputs, and its text in plain Markdown.
 
-    What was cut out stands folded where the notebook has the exercise's `solution`. All cells stay, except
-    those that held nothing but a solution which is left out; each exercise's cell imports what judges it.
-
-    Args:
-        notebook: a stored notebook; it is not changed.
-        cite: see `plain.citations`.
-        solutions: whether the folded solutions stay.
-        outputs: whether the outputs stay.
-        beside: the notebooks that the learner has; a link to any other becomes words. None: all links stay.
+    What was cut out stands folded where the notebook has the exercise's `solution`, if these stay. All cells
+    stay, except those that held nothing but a solution which is left out; each exercise's cell imports what
+    judges it. `beside` are the notebooks that the learner has; a link to any other becomes words. None: all
+    links stay.
 
     Raises:
         ValueError: a part begins or ends where it should not, an exercise's solution does not follow its

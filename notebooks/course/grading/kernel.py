@@ -57,14 +57,11 @@ class CellsRun:
 
 @dataclass(frozen=True)
 class Filed:
-    """An answer, as a learner's kernel tells it.
+    """An answer, as a learner's kernel tells it, and the cell that handed it in.
 
-    Attributes:
-        place: the cell that handed it in.
-        checks: how often that cell checked this exercise; the last counts.
-        form: the answer's form (see `values`).
-        ask: has the kernel evaluate a call of `inside`. It raises KernelGone, TimeoutError, or ValueError if
-            what it says makes no sense.
+    It checked the exercise so many times; the last counts. The form is that of `values`. `ask` has the kernel
+    evaluate a call of `inside`; it raises KernelGone, TimeoutError, or ValueError if what it says makes no
+    sense.
     """
 
     place: int

@@ -39,8 +39,6 @@ class Mark:
 
     Attributes:
         exercise: its key, such as "04.read".
-        points: trials passed in the last check of the run.
-        possible: trials there are.
         state: in words; "noted" where no check can say whether an answer is right; "not run" where no
             answer was handed in.
         message: what the judge said, or why there was nothing to judge.
@@ -59,13 +57,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class NotebookMarks:
-    """How a learner's notebook went.
+    """How a learner's file went: the time of its run, a mark for each exercise that it should hold, troubles.
 
-    Attributes:
-        name: the file, relative to the learner's folder.
-        seconds: wall time of its run.
-        marks: one for each exercise that it should hold.
-        troubles: what stopped the notebook or its cells, a sentence each.
+    Each trouble says in a sentence what stopped the notebook or one of its cells.
     """
 
     name: str
@@ -81,7 +75,6 @@ class HandedIn:
     Attributes:
         name: the file, relative to the learner's folder.
         notebook: rebuilt from the sources of its cells alone; None if the file is no notebook.
-        digest: a digest of the file's content.
         lessons: the numbers of the course's notebooks whose exercises it should hold.
         parameters: the cell that sets the parameters, from 0; None if no cell does.
         trouble: why it cannot be run; "" if it can.

@@ -30,12 +30,8 @@ _ROLE = re.compile(r"(?<!`)\{(cite(?::[pt])?|ref|numref|eq|doc|term|math|prf:ref
 class Directive:
     """A fenced block of a Markdown text: of MyST if it has a name, of code or nothing if not.
 
-    Attributes:
-        name: such as "admonition"; "" for a plain fence.
-        argument: what stands behind the name.
-        options: the `:name: value` lines at its beginning.
-        body: the lines between the fences, without the options.
-        source: the block as it was written.
+    The argument stands behind the name, and the options are the `:name: value` lines at its beginning; the
+    body has the other lines between the fences, and the source all of them, as they were written.
     """
 
     name: str

@@ -26,15 +26,9 @@ SLACK = 900
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done for a learner.
+    """What is to be done for a learner: run each notebook at a tier, for so long, and mark what is wanted.
 
-    Attributes:
-        learner: what the learner is called.
-        place: where the marks and the executed notebooks go.
-        notebooks: what was handed in.
-        tier: the tier that the notebooks are run at.
-        seconds: the limit for each.
-        wanted: the notebooks and exercises that count; none: all.
+    The marks and the executed notebooks go to `place`. If no notebooks and exercises are wanted, all count.
     """
 
     learner: str
