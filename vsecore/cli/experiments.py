@@ -26,6 +26,7 @@ from vsecore.cli.options import (
     writable,
     writable_file,
 )
+from vsecore.cli.runs import train_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,8 @@ def experiment(
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
-        return _of_kind(kind, [open_dataset(source, kind, view, test=split) for source in named])
+        several = [open_dataset(source, kind, view, test=split) for source in named]
+        return next((one for one in several if one.feature_kind == kind), several[0])
 
     found = experiments.run(
         name,
@@ -175,11 +177,6 @@ def experiment(
         typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")
     if not on_scenes:
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
-
-
-def _of_kind(kind: FeatureKind, several: list[Dataset]) -> Dataset:
-    """Return the first data that hold features of a kind, else the first of all."""
-    return next((data for data in several if data.feature_kind == kind), several[0])
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
@@ -226,14 +223,15 @@ def compare(
     """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
     from vsecore.experiments.compare import Systems
 
-    def opened(recipe: Recipe, test: str = "test") -> Dataset:
-        return _of_kind(recipe.features, [open_for(recipe, source, test) for source in data or ["scenes"]])
-
-    folders: list[Path] = []
+    sources, folders = data or ["scenes"], list[Path]()
     for system in systems:
         is_run = Path(system).is_dir()
-        folders += [Path(system)] if is_run else _trained(system, opened, seeds, vectors, out)
-    found = Systems.read(folders, partial(opened, test=split), split, folds=folds)
+        folders += [Path(system)] if is_run else _trained(system, sources, seeds, vectors, out)
+
+    def opened(recipe: Recipe) -> Dataset:
+        return open_for(recipe, _source_of(recipe, sources), split)
+
+    found = Systems.read(folders, opened, split, folds=folds)
     typer.echo(f"{found.table()}\n\n{found.differences()}")
     for other in list(found.runs)[1:] if queries else ():
         typer.echo(f"\n{found.queries(other, queries)}")
@@ -290,33 +288,25 @@ def show(
     typer.echo(f"{out}: {len(chosen)} {queries}")
 
 
-def _trained(
-    system: str, opened: Callable[[Recipe], Dataset], seeds: int, vectors: Path | None, out: Path
-) -> list[Path]:
+def _source_of(recipe: Recipe, sources: list[str]) -> str:
+    """Return the first data that hold what a recipe reads, else the first of all."""
+    return next((one for one in sources if open_for(recipe, one).feature_kind == recipe.features), sources[0])
+
+
+def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, out: Path) -> list[Path]:
     """Train a recipe, as NAME,FIELD=VALUE,..., from several seeds, and return the runs' folders."""
-    from vsecore.data.sentence_targets import with_targets
-    from vsecore.data.vocabulary import Vocabulary
-    from vsecore.data.word_vectors import load_vectors
+    from vsecore.encoders import TEXT_ENCODERS
     from vsecore.recipes import get
-    from vsecore.training import fit_in_rounds
+    from vsecore.training.command import Command
 
     name, *changes = system.split(",")
     recipe = get(name).override(read_settings(changes))
-    dataset = with_targets(opened(recipe)) if recipe.predicts_targets else opened(recipe)
-    tokenizer, folders = recipe.tokenizer(dataset.train.captions), list[Path]()
+    if not TEXT_ENCODERS.takes(recipe.text.encoder.name, "word_dim"):
+        vectors = None  # word pieces have vectors of their own
+    source, folders = _source_of(recipe, sources), list[Path]()
     for seed in range(seeds):
-        folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
-        start = None  # of its words; word pieces have vectors of their own
-        if vectors is not None and isinstance(tokenizer, Vocabulary):
-            start = load_vectors(vectors, tokenizer, seed)[0]
-        run = fit_in_rounds(
-            recipe,
-            dataset,
-            folder=folders[-1],
-            resume=True,
-            tokenizer=tokenizer,
-            vectors=start,
-            seed=seed,
-        )
+        folders.append(out / f"{recipe.name}-{recipe.hash()}-{open_for(recipe, source).name}-{seed}")
+        command = Command(name, tuple(changes), source, vectors and str(vectors), seed=seed)
+        run = train_as(command, folders[-1], resume=folders[-1].is_dir(), how={"device": "auto"}).run
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")
     return folders

@@ -134,7 +134,7 @@ def train(
         out = Path(recipe)
         command = command.over(_noted(out))
     how = {"workers": workers, "device": device, "save_every": save_every}
-    trained = (_tune if tune else _train)(command, out, resume, how, tensorboard)
+    trained = (_tune if tune else train_as)(command, out, resume, how, tensorboard)
     if is_main_process():  # only one process prints and writes
         _report(trained, device, record)
 
@@ -180,7 +180,7 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
         typer.echo(f"learning rate {rate:.3g}:")
         settings = (*command.settings, f"training.learning_rate={rate!r}")
         place = out / f"rate-{rate:.3g}"
-        done[rate] = _train(replace(command, settings=settings), place, resume, how, tensorboard)
+        done[rate] = train_as(replace(command, settings=settings), place, resume, how, tensorboard)
         return done[rate].run.best["rsum"]
 
     rates = ladder_around(_chosen(command)[0].training.learning_rate)
@@ -190,7 +190,9 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
     return done[best(results)]
 
 
-def _train(command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool) -> _Done:
+def train_as(
+    command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool = False
+) -> _Done:
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
     from vsecore.data.known_words import Known, warnings_of
     from vsecore.data.sentence_targets import MODEL, with_targets

@@ -79,17 +79,10 @@ class Systems:
         least: int = 2,
         folds: int | None = None,
     ) -> Systems:
-        """Score the best epochs of the runs in some folders.
-
-        Args:
-            folders: the runs' folders.
-            open_data: opens the data that a recipe reads.
-            split: which of their splits, see `Dataset.part`.
-            least: how many systems there must be.
-            folds: average metrics over so many folds, see `evaluation.evaluate`.
+        """Score the best epochs of the runs in some folders, on a split of the data that their recipes read.
 
         Raises:
-            ValueError: fewer systems, a seed twice, other pictures or captions than the
+            ValueError: fewer systems than `least`, a seed twice, other pictures or captions than the
                 first's, or features of another network than a run reads.
         """
         found: dict[tuple[str, bool], list[Retrieved]] = defaultdict(list)
@@ -147,13 +140,8 @@ class Systems:
     def queries(self, other: str, count: int = 5) -> str:
         """Return the captions whose picture a system and the first find at the most different ranks.
 
-        Args:
-            other: the system's name.
-            count: how many captions of either kind, those that the system finds earlier and later.
-
-        Returns:
-            A Markdown table. Ranks count from 1 and are medians over the seeds; those that differ by the
-            largest factor stand first.
+        The Markdown table has up to `count` that the system finds earlier, and as many that it finds later,
+        those whose ranks differ by the largest factor first. Ranks are medians over the seeds, from 1.
         """
         first, split = next(iter(self.runs)), self.split
         here, base = (1 + self.median_ranks(name, "captions") for name in (other, first))
@@ -184,12 +172,7 @@ def largest_changes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, 
 def difference_interval(
     pairs: Sequence[tuple[Retrieved, Retrieved]], owner: np.ndarray
 ) -> tuple[float, float]:
-    """Return the 95 % interval of the mean difference in rsum, from drawing the pictures with replacement.
-
-    Args:
-        pairs: two systems from each seed.
-        owner: the picture each caption belongs to, (Nc,).
-    """
+    """Return the 95 % interval of two systems' mean difference in rsum over the seeds, see `resampled`."""
     kinds: tuple[Kind, Kind] = ("pictures", "captions")
     of_pictures, of_captions = (
         np.mean([hits(run.ranks[kind]) - hits(base.ranks[kind]) for run, base in pairs], axis=0)

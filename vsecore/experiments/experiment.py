@@ -187,10 +187,8 @@ class Experiment:
     ) -> list[Training]:
         """Return the trainings of an arm, one for each of its systems; none if a recipe is not known yet.
 
-        Args:
-            arm: the arm's name.
-            features: the features for members that do not name their own.
-            recipe_of: the recipe of a system, see `only_recipe` and `tuning.tuned`; None: not known yet.
+        `recipe_of` says a system's recipe, see `only_recipe` and `tuning.tuned`, or None. Members that do not
+        name their own features have those given.
         """
         planned = []
         for system in self.systems(arm, features):

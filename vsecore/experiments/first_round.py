@@ -27,19 +27,10 @@ BLOCK = 1000
 def mine_for(
     model: VSE, split: Split, tokenizer: Captions, texts: int, pictures: int, truth: Tensor | None = None
 ) -> OfflineNegatives:
-    """Mine the hardest negatives of a training split with the first round's model.
+    """Mine so many of the hardest negatives of a training split with the first round's model.
 
-    Args:
-        model: on any device.
-        split: what the second round trains on.
-        tokenizer: the one that the model was trained with.
-        texts: how many captions for each picture.
-        pictures: how many pictures for each caption.
-        truth: which captions are true of which pictures, (Nc, n) bool; true ones are left out. None: all
-            that are not an anchor's own are negatives, as in the paper.
-
-    Returns:
-        Fewer than asked for where the split has not as many; of false ones, as many as each anchor has.
+    What `truth`, (Nc, n) bool, holds to be true of an anchor is left out; None: all that are not an anchor's
+    own are negatives, as in the paper. The lists are shorter where some anchor has fewer.
     """
     if truth is None:
         return mine(model, split, tokenizer, texts, pictures)
@@ -59,12 +50,7 @@ def _hardest(scores: Tensor, count: int) -> np.ndarray:
 
 
 def shares_true(negatives: OfflineNegatives, truth: Tensor) -> dict[str, float]:
-    """Return how many of the mined negatives are true of their anchor, in percent.
-
-    Args:
-        negatives: the lists of n pictures and Nc captions.
-        truth: which captions are true of which pictures, (Nc, n) bool.
-    """
+    """Return how many of the mined negatives are true of their anchor by `truth`, (Nc, n), in percent."""
     true = truth.numpy()
     pictures, captions = (np.arange(len(rows))[:, None] for rows in (negatives.texts, negatives.pictures))
     found = (true[negatives.texts, pictures], true[captions, negatives.pictures])

@@ -153,31 +153,30 @@ def still_moving(arm: Studied, about: str) -> Iterator[Shut]:
     trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
     yet: the last third of the epochs must change its mean over the seeds by less than a share of the highest.
     """
-    unmet = [seed for seed, epoch in arm.results.get(BOUND_MET, {}).items() if not epoch]
-    above = [seed for seed, lowest in arm.results.get(LOWEST, {}).items() if lowest > 0]
-    for subject, gate, what, of_seeds in (
-        ("fall of the multiplier", "bound", "it was not met", unmet),
-        ("return of the multiplier", "multiplier", "it was never at 0", above),
-    ):
-        if about == subject and of_seeds:
-            which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
-            yield Shut(f"{gate} of {arm.arm}", f"{what} with {which}")
-            return
-    for subject, begins, what, allowed in (
-        (
-            "fall of the multiplier",
-            MULTIPLIERS,
+    met, lowest = arm.results.get(BOUND_MET, {}), arm.results.get(LOWEST, {})
+    gate, what, of_seeds = {
+        "fall of the multiplier": ("bound", "it was not met", [seed for seed in met if not met[seed]]),
+        "return of the multiplier": (
             "multiplier",
-            SUBJECTS["fall of the multiplier"].margin / 100,
+            "it was never at 0",
+            [seed for seed in lowest if lowest[seed] > 0],
         ),
-        ("bound", RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN),
-    ):
-        curve = _mean_curve(list(arm.epochs(begins).values())) if about == subject else []
-        if curve and not all(training.full_length for training in arm.trainings):
-            changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (max(curve) or 1.0)
-            if changed >= allowed:
-                why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} %"
-                yield Shut(f"{what} of {arm.arm}", f"{why} of its peak")
+    }.get(about, ("", "", []))
+    if of_seeds:
+        which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
+        yield Shut(f"{gate} of {arm.arm}", f"{what} with {which}")
+        return
+    begins, what, allowed = {
+        "fall of the multiplier": (MULTIPLIERS, "multiplier", SUBJECTS[about].margin / 100),
+        "bound": (RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN),
+    }.get(about, ("", "", math.inf))
+    if not begins or all(training.full_length for training in arm.trainings):
+        return
+    if curve := _mean_curve(list(arm.epochs(begins).values())):
+        changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (max(curve) or 1.0)
+        if changed >= allowed:
+            why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} %"
+            yield Shut(f"{what} of {arm.arm}", f"{why} of its peak")
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:

@@ -20,10 +20,7 @@ def graded(scores: Tensor, split: Split) -> dict[str, float]:
     """Return the R-precision of caption retrieval and the nDCG of picture retrieval, in percent.
 
     A picture is relevant to a caption in the degree in which its captions share words with it (ROUGE-L).
-
-    Args:
-        scores: similarities of n pictures and Nc captions, (n, Nc).
-        split: the split that they belong to.
+    `scores` are the similarities of the split's n pictures and Nc captions, (n, Nc).
     """
     own = torch.arange(len(split))[:, None] == torch.from_numpy(split.owner)  # (n, Nc)
     overlap = rouge_l(split.captions, split.captions, split.owner)  # (Nc, n)

@@ -87,14 +87,8 @@ def studied(
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
     Records are set side by side only if they come from the same features, captions and word vectors, in the
-    same precision: those that most records have.
-
-    Args:
-        name: the experiment's name.
-        data: the name of the data, such as "flickr8k"; "scenes" are those of the experiment's world.
-        features: the kind of features; None: the experiment's.
-        scale: "fair" or "lesson".
-        folder: the folder of records.
+    same precision: those that most records have. The data "scenes" are those of the experiment's world; the
+    kind of features is the experiment's unless another is named.
     """
     return side_by_side(arms_of(name), data, features, scale, folder)
 
@@ -137,15 +131,10 @@ def study(
 
 
 def epochs_to_pass(system: Studied, baseline: Studied, measure: str = "rsum") -> dict[int, int | None]:
-    """Return the first epoch in which a system is above the best epoch of a baseline, on the dev split.
+    """Return the first epoch in which a system is above the best epoch of a baseline on dev; None: never.
 
-    Args:
-        system: whose epochs are counted, from 1; for one that is trained in two rounds, in the second.
-        baseline: trained from the same seeds.
-        measure: "rsum", "i2t_r1" or "t2i_r1"; recalls are recorded only where negatives are mined.
-
-    Returns:
-        For each seed that both have, the epoch; None if none is above the baseline's best.
+    Epochs count from 1, in the second of two rounds, for each seed that both have. The measure is "rsum", or
+    "i2t_r1" or "t2i_r1", which are recorded only where negatives are mined.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 4.3 and figure 4, by the recall at 1.
     """

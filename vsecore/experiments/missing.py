@@ -162,7 +162,7 @@ def train_missing(
     jobs: int = 1,
     log: Callable[[str], None] = print,
 ) -> None:
-    """Train what the claims still lack, arm by arm, those of the cheapest claim first.
+    """Train what the papers' claims still lack, arm by arm, those of the cheapest claim first.
 
     Args:
         works: the papers' keys.
@@ -170,7 +170,7 @@ def train_missing(
         open_data: opens data, by name or where they are, with a kind of features; processes import it.
         at: where the data are; "": the scenes of each experiment's world.
         chosen: only these claims, by their statements or their work; empty: all.
-        folder: the folder of records.
+        folder: of the records.
         jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
         log: called with a line about what comes next, and about an arm that cannot be trained.
     """

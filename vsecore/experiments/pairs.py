@@ -37,8 +37,7 @@ def relation_pairs(features: FeatureKind) -> Split:
 def sideways_captions(count: int = PICTURES) -> Tensor:
     """Return which captions of `relation_pairs` only left or right makes false of the other picture.
 
-    Returns:
-        (P, 2, C) bool, for each pair, picture of it and caption of this picture.
+    (P, 2, C) bool: for each pair, picture of it and caption of this picture.
     """
     made = scenes.pictures("test", count, relations_only=1.0)
 
@@ -55,12 +54,7 @@ def sideways_captions(count: int = PICTURES) -> Tensor:
 
 @torch.inference_mode()
 def pair_scores(model: VSE, pairs: Split, tokenizer: Captions) -> Tensor:
-    """Compare the two pictures of each pair with the captions of both.
-
-    Args:
-        model: on any device.
-        pairs: an even number of pictures, each with C captions that stand together, in order.
-        tokenizer: the one that the model was trained with.
+    """Compare the two pictures of each pair with the captions of both, C for each, which stand in order.
 
     Returns:
         (P, 2, 2, C), for each pair: picture, picture that the caption was written for, caption. On the CPU.
@@ -83,9 +77,8 @@ def pair_accuracy(
     """Return how often the right one of two is preferred, in percent; a tie counts half.
 
     Args:
-        scores: (P, 2, 2, C), as `pair_scores` gives them.
-        sideways: which captions "left of" or "right of" alone makes false of the other picture,
-            (P, 2, C) bool; None: this is not asked.
+        scores: what `pair_scores` gives.
+        sideways: what `sideways_captions` gives; None: this is not asked.
 
     Returns:
         `pairs_t2i`: of each caption, the right picture of two. `pairs_i2t`: of each picture, one of its own

@@ -72,11 +72,9 @@ def printed_sums(experiment: Experiment, about: str = "both ways") -> dict[str, 
 
 
 def printed_difference(claim: Claim) -> tuple[float, str] | None:
-    """Return the difference that a paper prints for a claim, and the test pictures that it is of.
+    """Return the difference that a paper prints for a claim, in rsum or in the recalls of one direction.
 
-    Returns:
-        The difference of two rsums, or of the recalls of one direction, and a name such as "COCO 5K"; None
-        if the paper does not print both on the same pictures.
+    With it comes the name of the test pictures, such as "COCO 5K"; None: it has not both on the same ones.
     """
     rows = _rows(get_experiment(claim.experiment))
     pair = {arm: rows[arm] for arm in claim.arms} | ({claim.system: claim.printed} if claim.printed else {})

@@ -57,18 +57,9 @@ def read_off(
     """Return how well linear probes read facts from vectors, the mean area under the ROC curve in percent.
 
     For each noun, colour, size, relation and place, a ridge regression learns from the training captions'
-    vectors whether a caption names it, and ranks the test captions: 50 for vectors that say nothing about it,
-    100 for those that always show it.
-
-    Args:
-        train: the vectors to learn from, (Nc, D).
-        train_facts: which of their captions name what.
-        test: the vectors to read, (Mc, D).
-        test_facts: which of their captions name what.
-        fewest: a name is left out that fewer captions of either side have, or lack.
-
-    Returns:
-        For each fact the mean over its names; facts without a name that is left are left out.
+    vectors, (Nc, D), whether a caption names it, and ranks the test captions by theirs, (Mc, D): 50 for
+    vectors that say nothing about it, 100 for those that always show it. Names that fewer than `fewest`
+    captions of either side have, or lack, are left out, and facts without a name that is left.
     """
     from sklearn.linear_model import Ridge  # takes seconds to import, and only this needs it
     from sklearn.metrics import roc_auc_score

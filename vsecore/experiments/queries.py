@@ -32,12 +32,7 @@ def hits(rank: Tensor) -> np.ndarray:
 
 
 def intervals(scores: Tensor, owner: Any) -> dict[str, tuple[float, float]]:
-    """Return the 95 % intervals of the six recalls and of their sum, in percent.
-
-    Args:
-        scores: similarities, (n, Nc).
-        owner: the picture each caption belongs to, (Nc,).
-    """
+    """Return the 95 % intervals of the six recalls and of their sum, in percent, from scores (n, Nc)."""
     i2t, t2i = ranks(scores, owner)
     return resampled(hits(i2t), hits(t2i), np.asarray(owner))
 
@@ -48,11 +43,8 @@ def resampled(
     """Return the 95 % intervals of means over all queries, and of their sum, "rsum".
 
     The pictures are drawn again with replacement, each with its captions, which are no independent queries.
-
-    Args:
-        of_pictures: what `hits` returns of each picture as a query, or a difference of two systems, (n, 3).
-        of_captions: the same of each caption, (Nc, 3).
-        owner: the picture each caption belongs to, (Nc,).
+    Of each picture, (n, 3), and of each caption, (Nc, 3), there is what `hits` returns, or the difference of
+    two systems in it.
     """
     count = len(of_pictures)
     captions = np.bincount(owner, minlength=count)
@@ -101,11 +93,9 @@ def write_queries(path: Path, scores: Tensor, split: Split) -> None:
 
 
 def write_embeddings(folder: Path, v: Embedding, t: Embedding, split: Split) -> None:
-    """Write an embedded split as arrays, and `ids.json`, which names the rows.
+    """Write what a model compares as arrays, such as `pictures_vectors.npy`, and `ids.json` with their rows.
 
-    `pictures_vectors.npy` and `captions_vectors.npy`, (n, D) and (Nc, D) or sets (n, K, D); or what the model
-    compares in their place, such as `pictures_elements.npy` with `pictures_mask.npy`. `owner` is the row of
-    each caption's picture.
+    Vectors are (n, D) and (Nc, D), or sets (n, K, D); `owner` is the row of each caption's picture.
     """
     for side, embedding in (("pictures", v), ("captions", t)):
         arrays = {"vectors": embedding.vectors, "elements": embedding.elements, "mask": embedding.mask}

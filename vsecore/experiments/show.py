@@ -19,18 +19,11 @@ Pixels = Callable[[int], np.ndarray]
 
 
 def choose(systems: Systems, kind: Kind, count: int = 4, containing: str = "") -> list[int]:
-    """Choose the queries that tell most.
+    """Return the rows of the queries that tell most, of those whose caption, or one of them, has some words.
 
-    Args:
-        systems: one, or several of which the first two are compared.
-        kind: whether captions ask for their picture, or pictures for one of their captions.
-        count: how many.
-        containing: the caption, or one of the picture's captions, has these words.
-
-    Returns:
-        Rows of the split. Of two systems: half of them where the second gains most on the first, and half
-        where it loses most, by the factor between their ranks. Of one: half that it answers right, and half
-        that it answers worst.
+    Of the first two systems: half of the rows where the second gains most on the first, and half where it
+    loses most, by the factor between their ranks. Of a single one: half that it answers right, and half that
+    it answers worst.
     """
     split, words = systems.split, containing.lower()
     captions = [row for row, caption in enumerate(split.captions) if words in caption.lower()]
@@ -47,16 +40,9 @@ def choose(systems: Systems, kind: Kind, count: int = 4, containing: str = "") -
 
 
 def figure(systems: Systems, kind: Kind, queries: Sequence[int], pixels: Pixels) -> Any:
-    """Draw each query, and below it what each system finds first. What is paired with the query is marked.
+    """Draw each query, and below it what the first seed of each system finds first; right ones are marked.
 
-    Args:
-        systems: the systems; of each its first seed is shown.
-        kind: what the queries are.
-        queries: rows of the split.
-        pixels: returns a picture by its row.
-
-    Returns:
-        A `matplotlib.figure.Figure`.
+    `queries` are rows of the split; what is returned is a `matplotlib.figure.Figure`.
     """
     from matplotlib.figure import Figure  # takes a second, and only this needs it
     from matplotlib.layout_engine import ConstrainedLayoutEngine

@@ -36,12 +36,7 @@ class Doubts:
 
 
 def doubts(differences: Sequence[float], margin: float) -> Doubts:
-    """Test paired differences by t-tests: against 0, and against the margin on either side.
-
-    Args:
-        differences: one system minus the other, one value for each seed, at least two.
-        margin: what is too small to matter, in the unit of the measure.
-    """
+    """Test paired differences, of two seeds or more: against 0, and against the margin on either side."""
     if len(differences) < 2:
         raise ValueError(f"differences are {list(differences)}: a spread needs at least two")
 
@@ -74,10 +69,7 @@ def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]
     """Raise the p-values of several questions, so that all answers together err no more often than one.
 
     The smallest of m is multiplied by m, the next by m - 1, and so on; none may fall below the one before.
-
-    Args:
-        p_values: one for each question that can be answered.
-        questions: m, how many there are; None: as many as p-values.
+    `questions` is m where some cannot be answered yet.
 
     Source: Holm 1979.
     """

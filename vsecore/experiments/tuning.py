@@ -90,15 +90,9 @@ def still_to_try(
 def search(
     train: Callable[[float], float], first: Sequence[float] = FIRST, ladder: Sequence[float] = LADDER
 ) -> dict[float, float]:
-    """Train at the first learning rates, and at others until the best is not at the edge of those tried.
+    """Return the highest rsum on dev, which `train` returns, at each learning rate that was tried.
 
-    Args:
-        train: trains at a rate, and returns the highest rsum on dev.
-        first: rates that are tried in any case, all on the ladder.
-        ladder: all that can be tried, in order.
-
-    Returns:
-        The rsum at each rate that was tried; `best` names one.
+    These are the first ones, and others of the ladder until the best is not at the edge of those tried.
     """
     results: dict[float, float] = {}
     while rates := still_to_try(results, first, ladder):

@@ -55,14 +55,8 @@ def outcomes(
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
     What a claim is about has its own measures, see `claims.SUBJECTS`. Each is tested by itself, with Holm's
     correction over all claims of an experiment that it judges, judged or not yet; if the measures disagree
-    the verdict is "mixed". "not tried": an arm has no record.
-
-    Args:
-        work: the key of a paper, such as "2ad".
-        data: the name of the data.
-        experiment: only claims of this experiment; "": of all.
-        features: the kind of features; None: each experiment's own.
-        folder: the folder of records.
+    the verdict is "mixed". "not tried": an arm has no record. The claims may be those of one experiment only;
+    the kind of features is each experiment's own unless another is named.
     """
     by_experiment: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims(work, data):

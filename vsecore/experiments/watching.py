@@ -40,13 +40,10 @@ CONTRASTS, RECONSTRUCTIONS, MULTIPLIERS = "contrast_in_", "reconstruction_in_", 
 
 
 class Watch:
-    """A callback of `fit` that keeps some numbers of each step with the run, so that a kill loses none.
+    """A callback of `fit` that keeps numbers of each step in the run's folder, so that a kill loses none.
 
-    Numbers stay on their device until the run is saved, since reading one waits for a GPU.
-
-    Args:
-        folder: the run's folder; the numbers are written there before each checkpoint.
-        observe: functions that return the numbers of a step by name.
+    They are what the functions `observe` return by name. They stay on their device until the run is saved,
+    since reading one waits for a GPU.
     """
 
     def __init__(
@@ -99,9 +96,7 @@ def observe_losses(event: Event) -> dict[str, Tensor | float]:
 def metrics(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the metrics that the constants of this module name, and the negatives kept in each epoch.
 
-    Args:
-        steps: for each step of a training what was observed, and its "epoch". What was not observed gives no
-            metrics.
+    A training's steps hold what was observed, and their "epoch"; what was not observed gives no metrics.
     """
     epochs = [list(several) for _, several in groupby(steps, key=lambda step: step["epoch"])]
     seen = steps[0].keys() if steps else set()
