@@ -221,6 +221,7 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
     data = small_data("region" if "region" in name else "grid")
     model, tokenizer = model_of(name, data)
     monkeypatch.setattr(VSE, "block", (6, 8))
+    monkeypatch.setattr("vsecore.mining.folder.SAVE_SECONDS", 0)
     wanted = mine(model, data.train, tokenizer, 7, 10)  # ten pictures: more than are done at the first save
     keep, seen = MiningState.keep, []
 
@@ -232,11 +233,11 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
 
     monkeypatch.setattr(MiningState, "keep", keep_and_die)
     with pytest.raises(Killed), torch_threads(1):
-        mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
+        mine(model, data.train, tokenizer, 7, 10, folder=tmp_path)
     with pytest.raises(FileNotFoundError, match=str(tmp_path)):
         load_negatives(tmp_path, data.train)
     with torch_threads(1 if after == 1 else 2):
-        found = mine(model, data.train, tokenizer, 7, 10, folder=tmp_path, save_seconds=0)
+        found = mine(model, data.train, tokenizer, 7, 10, folder=tmp_path)
     assert same(found, (wanted.texts, wanted.pictures))
     assert seen[after] == min(6 * (after + 1), 20), "it went on where it was, in blocks of six pictures"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["negatives.json", "pictures.npy", "texts.npy"]
@@ -248,9 +249,10 @@ def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatc
     model, tokenizer = model_of("vsepp_grid_gru", data)
     monkeypatch.setattr(VSE, "block", (6, 8))
     with monkeypatch.context() as dying:
+        dying.setattr("vsecore.mining.folder.SAVE_SECONDS", 0)
         dying.setattr("vsecore.mining.models.save_negatives", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            mine(model, data.train, tokenizer, 7, 5, folder=tmp_path, save_seconds=0)
+            mine(model, data.train, tokenizer, 7, 5, folder=tmp_path)
     if damage == "cut":
         content = (tmp_path / STATE).read_bytes()
         (tmp_path / STATE).write_bytes(content[: len(content) // 2])

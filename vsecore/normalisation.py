@@ -38,9 +38,6 @@ class ElementNorm(nn.BatchNorm1d):
     running_var: Tensor
     num_batches_tracked: Tensor
 
-    def __init__(self, channels: int, eps: float = 1e-5, momentum: float | None = 0.1) -> None:
-        super().__init__(channels, eps, momentum)
-
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Normalise (B, N, C). At the padding, x must be finite, and the output is meaningless."""
         with torch.autocast(x.device.type, enabled=False):  # sums in half precision drift

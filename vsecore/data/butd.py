@@ -197,7 +197,7 @@ def _find_files(paths: list[Path], boxes: Path | None, names: _Names) -> dict[_P
     for place, path in files.progress(_listed(paths, names).items(), desc="look up", unit="picture"):
         if boxes is not None and place not in boxes_of:
             raise ValueError(f"{boxes} has no file of boxes for {path.name}: get the rest")
-        read = partial(_read_files, path, boxes_of.get(place))
+        read = partial(_read_arrays, path, boxes_of.get(place))
         found[place] = _Source(str(path), len(_read_arrays(path)[0]), read)
     return found
 
@@ -213,18 +213,6 @@ def _listed(folders: Sequence[Path], names: _Names) -> dict[_Place, Path]:
     return found
 
 
-def _read_files(path: Path, boxes: Path | None) -> _Arrays:
-    features, own = _read_arrays(path)
-    if boxes is None:
-        return features, own
-    with _damage_named(boxes):
-        arrays = _arrays(boxes, BOXES[0])
-        named = [name for name in (*BOXES, *FEATURES) if name in arrays]
-        if not named:
-            raise ValueError(f"it holds no array called {BOXES[0]}")
-        return features, _as_boxes(arrays[named[0]])
-
-
 def _arrays(path: Path, called: str) -> dict[str, np.ndarray]:
     """Map a `.npy` file, whose array is `called` so, or read a `.npz` file, whose arrays have names."""
     loaded = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -234,8 +222,8 @@ def _arrays(path: Path, called: str) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
 
 
-def _read_arrays(path: Path) -> _Arrays:
-    """Return the features of a file, and its boxes if it has any."""
+def _read_arrays(path: Path, beside: Path | None = None) -> _Arrays:
+    """Return the features of a file, and its boxes if it has any, or those of the file beside it."""
     with _damage_named(path):
         found = _arrays(path, FEATURES[0])
         features, boxes = (next((found[n] for n in names if n in found), None) for names in (FEATURES, BOXES))
@@ -244,17 +232,21 @@ def _read_arrays(path: Path) -> _Arrays:
         if features is None or features.ndim != 2 or not len(features):
             shapes = {name: array.shape for name, array in found.items()}
             raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
-        return features, None if boxes is None else _as_boxes(boxes)
+    with _damage_named(beside or path):
+        if beside is not None:
+            found = _arrays(beside, BOXES[0])
+            boxes = next((found[name] for name in (*BOXES, *FEATURES) if name in found), None)
+            if boxes is None:
+                raise ValueError(f"it holds no array called {BOXES[0]}")
+        if boxes is not None:  # some share a row for each number
+            boxes = _upright(boxes, wide=boxes.shape[-2:-1] == (4,) and boxes.shape[-1] != 4)
+        return features, boxes
 
 
 def _upright(array: np.ndarray, wide: bool) -> np.ndarray:
     """Return an array with a row for each region; some share it `wide`, or as a batch of one."""
     array = array[0] if array.ndim == 3 and len(array) == 1 else array
     return array.T if array.ndim == 2 and wide else array
-
-
-def _as_boxes(boxes: np.ndarray) -> np.ndarray:
-    return _upright(boxes, wide=boxes.shape[-2:-1] == (4,) and boxes.shape[-1] != 4)
 
 
 # TSV files with a line for each picture.

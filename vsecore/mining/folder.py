@@ -22,6 +22,8 @@ from vsecore.mining.blocks import Search
 NEGATIVES = "negatives.json"
 STATE = "mining.npz"
 MINE_AGAIN = "mine again, into another folder"
+SAVE_SECONDS = 300
+"""How much of a search may be lost when it is killed."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +118,11 @@ def _digest(rows: np.ndarray) -> str:
 class MiningState:
     """How far a search has got, so that one that was stopped goes on: a file that is replaced as a whole.
 
-    A search goes on only with the same identity. The file is written again after so many seconds.
+    A search goes on only with the same identity.
     """
 
-    def __init__(self, path: Path, identity: NegativesIdentity, seconds: float) -> None:
-        self.path, self.seconds = path, seconds
+    def __init__(self, path: Path, identity: NegativesIdentity) -> None:
+        self.path = path
         self.identity = json.dumps(asdict(identity) | {"version": 2}, sort_keys=True)
         self.saved = time.monotonic()
 
@@ -140,7 +142,7 @@ class MiningState:
 
     def keep(self, search: Search) -> None:
         """Write how far the search has got, if the last time was long enough ago."""
-        if time.monotonic() - self.saved < self.seconds:
+        if time.monotonic() - self.saved < SAVE_SECONDS:
             return
         state: dict[str, Any] = search.state()
         with write_atomically(self.path) as file:

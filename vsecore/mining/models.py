@@ -47,20 +47,17 @@ def mine(
     *,
     folder: str | Path | None = None,
     recipe: str = "",
-    batch_size: Count = 256,
-    budget: Count = BUDGET,
-    save_seconds: float = 300,
 ) -> OfflineNegatives:
     """Find the captions of a split that a model finds most similar to each picture, and the other way round.
 
     Every picture is compared with every caption, in blocks, on the model's device; each block serves both
-    directions. See `mine_offline_negatives` for what counts as a negative, for the numbers of `texts` and
-    `pictures`, and for the `budget`. The hardest negatives come first.
+    directions. See `mine_offline_negatives` for what counts as a negative, and for the numbers of `texts` and
+    `pictures`. The hardest negatives come first.
 
     The `folder` keeps them, together with what the model is in your own words (`recipe`). If it holds those
     of the same model and data already, they are read instead; those of another model or other data are
-    refused. A search that was stopped, or killed, goes on where it last saved, at most `save_seconds` before;
-    if the model, the data or the budget has changed, it starts over and says so.
+    refused. A search that was stopped, or killed, goes on where it last saved; if the model or
+    the data have changed, it starts over and says so.
     """
     pairs = TruePairs(split.owner, len(split), len(split.captions))
     kept = pairs.at_most(texts, pictures)
@@ -74,8 +71,8 @@ def mine(
                 return load_negatives(folder, split, expected=identity)
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder, "is mining into", wait=False))
-            state = MiningState(folder / STATE, identity, save_seconds)
-        search = _search(model, split, tokens, pairs, kept, batch_size, budget)
+            state = MiningState(folder / STATE, identity)
+        search = _search(model, split, tokens, pairs, kept)
         if state is not None:
             state.resume(search)
         # Comparing single vectors is one product, after which only one thread would select. What compares
@@ -102,14 +99,12 @@ def _search(
     tokens: TokenizedCaptions,
     pairs: TruePairs,
     kept: tuple[int, int],
-    batch_size: int,
-    budget: int,
 ) -> Search:
     """Encode a split, and return a search by the model's similarity; embeddings are kept on the CPU."""
     device = next(model.parameters()).device
-    rows = max(1, min(model.block[0], ROWS, budget // BYTES))
-    block = rows, max(1, min(model.block[1], budget // (BYTES * rows)))
-    v, t = encode(model, split, tokens, batch_size)
+    rows = max(1, min(model.block[0], ROWS, BUDGET // BYTES))
+    block = rows, max(1, min(model.block[1], BUDGET // (BYTES * rows)))
+    v, t = encode(model, split, tokens)
 
     def score(pictures: slice, captions: slice) -> Tensor:
         scores = model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)

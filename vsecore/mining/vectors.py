@@ -14,7 +14,7 @@ from vsecore.mining.blocks import Search, TruePairs, workers_on
 from vsecore.mining.topk import rows_of
 
 BUDGET = 2**28
-"""Bytes that a block of scores, and what is made of it, may take."""
+"""Bytes that a block of scores, and what is made of it, may take; on a CPU each thread has one."""
 BYTES = 64
 """Of each score of a block, at most: the score, and what is made of it."""
 ROWS = 1024
@@ -31,7 +31,6 @@ def mine_offline_negatives(
     pictures: Count = 60,
     *,
     block: Count | tuple[Count, Count] | None = None,
-    budget: Count = BUDGET,
 ) -> OfflineNegatives:
     """Find the captions that score highest with each picture, and the pictures for each caption.
 
@@ -47,9 +46,7 @@ def mine_offline_negatives(
         texts: how many captions each picture gets. If some picture has fewer negatives, all get that many.
         pictures: how many pictures each caption gets; if there are fewer, all of them.
         block: how many pictures are compared with how many captions at a time; a single number means both.
-            None: chosen by the budget. The answer does not depend on it.
-        budget: how many bytes a block, and what is made of it, may take if `block` is None. On a CPU each of
-            torch's threads has a block of its own.
+            None: as many as fit into `BUDGET`. The answer does not depend on it.
 
     Returns:
         Rows, int32: texts (Ni, k) and pictures (Nc, k), hardest first.
@@ -72,7 +69,7 @@ def mine_offline_negatives(
     pairs = TruePairs(owner, len(v), len(t))
     if block is None:
         rows = min(len(v), ROWS)
-        block = rows, max(1, budget // (BYTES * rows))
+        block = rows, max(1, BUDGET // (BYTES * rows))
     size = block if isinstance(block, tuple) else (block, block)
     memory = threading.local()  # fresh memory for each block would cost time
 

@@ -1,8 +1,10 @@
 """Similarities of embedding sets: a picture and a caption are several vectors each.
 
 All of them begin with the cosine of every element of one set with every element of the other, and differ in
-what they make of these K·L numbers. `mil` takes the largest, `match_probability` treats all alike, `chamfer`
-and `smooth_chamfer` look for each element's best partners in both directions, `max_sim` in one.
+what they make of these K·L numbers. Picture sets `v` are (B, K, D) and caption sets `t` (C, L, D), of any
+length; the similarities are (B, C), in float32 at least, under autocast too. `mil` takes the largest,
+`match_probability` treats all alike, `chamfer` and `smooth_chamfer` look for each element's best partners in
+both directions, `max_sim` in one.
 
 Each is a class whose `score` reads the cosines of b pictures' elements with c captions', (b, K, L, c), and a
 function of tensors with the same options.
@@ -39,13 +41,6 @@ def mil(v: Sets, t: Others) -> Tensor:
 
     Only that pair learns, so most elements of a set may never learn anything (sparse supervision); see
     `smooth_chamfer`, in which all of them do. Pairs that are equally near share the gradient.
-
-    Args:
-        v: picture sets, (B, K, D). Need not be unit vectors.
-        t: caption sets, (C, L, D).
-
-    Returns:
-        (B, C) similarities in [-1, 1], in float32 at least, under autocast too.
 
     Source: Song and Soleymani 2019 (PVSE), as in Kim et al. 2023, section 3.3.
     """
@@ -86,13 +81,6 @@ def chamfer(v: Sets, t: Others) -> Tensor:
 
     The mean over the pictures' elements and the mean over the captions' count half each. An element that is
     nobody's nearest still learns from its own nearest; pairs that are not nearest either way learn nothing.
-
-    Args:
-        v: picture sets, (B, K, D). Need not be unit vectors.
-        t: caption sets, (C, L, D).
-
-    Returns:
-        (B, C) similarities in [-1, 1], in float32 at least, under autocast too.
 
     Source: Kim et al. 2023, section 3.3: eq. 7 with the maximum in the place of log-sum-exp.
     """
