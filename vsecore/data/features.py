@@ -128,9 +128,7 @@ class _Part:
         path = folder / f"{theirs}_ims.npy"
         whole, captions = MappedPictures(path), _lines(folder / f"{theirs}_caps.txt")
         counts = _numbers(folder / f"{theirs}_{CAPTION_COUNTS}.txt", len(whole))
-        repeats, each = 1, _captions_each(whole, captions, counts, meta)
-        if each is None:
-            repeats, each = REPEATS, np.array(REPEATS)
+        repeats, each = _captions_each(whole, captions, counts, meta)
         pictures = whole[::repeats]
         count, ids = len(pictures), folder / f"{theirs}_ids.txt"
         identities = [str(row) for row in range(count)]
@@ -218,17 +216,17 @@ def _refuse_shared_pictures(folder: Path, parts: Iterable[_Part]) -> None:
 
 def _captions_each(
     whole: MappedPictures, captions: list[str], counts: np.ndarray | None, meta: Meta
-) -> np.ndarray | None:
-    """Return how many captions each picture has, (n,) or (); None: five, each with a row of its own."""
+) -> tuple[int, np.ndarray]:
+    """Return how many rows each picture has, and how many captions, (n,) or ()."""
     rows, each = len(whole), meta.captions_a_picture
     if counts is not None and len(captions) == counts.sum():
-        return counts
+        return 1, counts
     if counts is None and len(captions) == rows and rows % REPEATS == 0 and _repeats_pictures(whole):
-        return None
+        return REPEATS, np.array(REPEATS)
     # If another split has pictures with more captions, one where all have five has no file of counts.
     for number in (each, CAPTIONS_A_PICTURE) if each > CAPTIONS_A_PICTURE else (each,):
         if counts is None and len(captions) == number * rows:
-            return np.array(number)
+            return 1, np.array(number)
     wanted = f"{each * rows}, {each} for each (or {rows}, if each picture is repeated {REPEATS} times)"
     raise ValueError(
         f"{whole.path.name.removesuffix('ims.npy')}caps.txt in {whole.path.parent} has {len(captions)} "

@@ -35,11 +35,6 @@ class BERTEncoder(TextEncoder):
         architecture: a folder written by `save_architecture`. It is read in place of `weights`, and the
             parameters start at random: for a model whose weights come from a checkpoint.
 
-    Raises:
-        FileNotFoundError: the model is not a folder, and cannot be downloaded.
-        ValueError: weights is empty; or the model is not a BERT, is damaged, or is too large for this
-            machine.
-
     Source: Devlin et al. 2019; as a caption encoder, Chen et al. 2021 (VSE-infinity).
     """
 

@@ -19,16 +19,10 @@ def can_read(words: Tensor) -> bool:
 
 
 def read_both_ways(words: Tensor, mask: Tensor | None, forwards: nn.GRU, backwards: nn.GRU) -> Tensor:
-    """Return the mean of two readings of each caption, one from its first word on and one from its last.
+    """Return the mean of two readings of each caption, from its first word on and from its last: (C, L, D).
 
-    Args:
-        words: word vectors, (C, L, W).
-        mask: bool, (C, L), the words of each caption first; None: all are words.
-        forwards: one layer, one direction, with biases.
-        backwards: the same, for the reading from the last word on.
-
-    Returns:
-        States, (C, L, D); 0 at the padding. A second derivative is refused by a RuntimeError.
+    The words (C, L, W) of each caption come before its padding, where the states are 0. Each network has one
+    layer, one direction, and biases. A second derivative is refused by a RuntimeError.
     """
     captions, longest = words.shape[:2]
     lengths = torch.full((captions,), longest) if mask is None else mask.sum(1)  # (C,)

@@ -21,14 +21,10 @@ CONFIG = "config.json"
 def build_model(
     kind: type[Model], config: PretrainedConfig, folder: Path, pretrained: bool, **options: Any
 ) -> Model:
-    """Build a model, in float32.
+    """Build a model of one of transformers' own classes, which never look for code in a folder, in float32.
 
-    Args:
-        kind: one of transformers' own classes, which never look for code in a folder.
-        config: its configuration.
-        folder: where the configuration is from.
-        pretrained: whether to load the folder's weights; False: they are new, to come from a checkpoint.
-        options: what else the class takes.
+    Its weights are those of the folder that the configuration is from; if not `pretrained`, they are new, to
+    come from a checkpoint.
     """
     from transformers.utils import logging
 

@@ -31,10 +31,6 @@ class PixelEncoder(CellEncoder):
         drop: as for `CellEncoder`.
         architecture: not None: the weights come from a run's checkpoint, so none are read here.
 
-    Raises:
-        ValueError: an unknown network, weights that do not fit, or an option out of its range.
-        FileNotFoundError: the weights cannot be found.
-
     Source: Faghri et al. 2018 (VSE++), section 4.1, for the cuts and for training the network last; Kim, Kim
     and Kwak 2023 (DivE), appendix, for its own learning rate, the fixed batch normalisation and an epoch
     without training the network, as in the code of Chen et al. 2021 (VSE-infinity).

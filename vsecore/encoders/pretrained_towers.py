@@ -55,10 +55,6 @@ class PictureTower(ImageEncoder):
         smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.
         flip: whether half of the pictures are mirrored in training.
         architecture: a run's folder, from which the tower is built without its first weights.
-
-    Raises:
-        FileNotFoundError: the model, or a file of it, cannot be found.
-        ValueError: it is another model, is damaged, or its width is not `dim`.
     """
 
     reads = "pixels"
@@ -139,7 +135,7 @@ class CaptionTower(TextEncoder):
     """The half of a pretrained pair that reads captions: word pieces in, one vector a caption out.
 
     Args:
-        weights: as for `PictureTower`, with the same errors.
+        weights: as for `PictureTower`.
         dim: width D of the joint space.
         vocabulary_size: number of word pieces of the tokenizer.
         architecture: as for `PictureTower`.
@@ -239,11 +235,9 @@ class _Projected(nn.Module):
 
 
 def read_config(path: Path, kind: Kind | None = None) -> Any:
-    """Read the configuration of a pair of towers. What it may say of code to load is left out.
+    """Read the `config.json` of a pair of towers, of a kind or of either.
 
-    Args:
-        path: a `config.json`.
-        kind: of which kind it must be; None: either.
+    What it may say of code to load is left out.
     """
     import transformers  # takes seconds, and only these towers need it
 

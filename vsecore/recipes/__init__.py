@@ -52,9 +52,6 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
             file (`recipes.written`).
         scale: changes made before the variants, such as fewer epochs for all systems that are compared.
 
-    Raises:
-        ValueError: there is no such recipe or variant; the message says similar names.
-
     Example:
         >>> get("2ad_region_gru+gpo").image.pool.name
         'gpo'

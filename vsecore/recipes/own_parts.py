@@ -40,10 +40,6 @@ def load_parts(path: str | Path) -> PartsFile:
     """Run a Python file that registers parts (`POOLS.register("mine", MyPool)`), and note that it was named.
 
     A file that has run in this process does not run again.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it registers no part, or one whose name is taken; or it raises this itself.
     """
     path = Path(path).expanduser().resolve()
     content = read_text(path)

@@ -45,11 +45,9 @@ def read_recipe(name: str, content: Mapping[str, Any], get: Get) -> Recipe:
 
 
 def read_recipe_file(path: str | Path, get: Get) -> Recipe:
-    """Read a recipe from YAML.
+    """Read a recipe from YAML; `get` returns the one that its field `recipe` names.
 
-    Args:
-        path: the file; its name without the ending is the recipe's, if the file has no `name`.
-        get: returns the recipe that the field `recipe` names.
+    Without a `name` it is called as its file.
     """
     try:
         content = yaml.load(read_text(path), _Plain)

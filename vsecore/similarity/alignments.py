@@ -60,14 +60,9 @@ class _Alignments(Similarity):
         )
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Make one vector of a pair's alignments.
+        """Make one vector (K, Q, M) of a pair's alignments, (K, Q, 1 + L, M): of the whole, then of each word.
 
-        Args:
-            nodes: (K, Q, 1 + L, M): of the whole, then of each word.
-            mask: bool, (Q, 1 + L).
-
-        Returns:
-            (K, Q, M); and in training what is to be averaged over captions, if anything.
+        The mask is (Q, 1 + L). In training, what is to be averaged over captions is returned too, if anything.
         """
         raise NotImplementedError
 

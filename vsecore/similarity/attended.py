@@ -34,14 +34,9 @@ def raw_weights(
 ) -> Tensor:
     """Compute exp(smooth · s), where s are the clipped affinities over their norm along the query's elements.
 
-    Args:
-        affinities: cosines, (K, S, L, Q); 0 wherever one of the two elements is padding.
-        smooth: how sharp the attention is.
-        negative_slope: what remains of a negative affinity; 0 clips it.
-        context_mask: bool, (K, S), or None.
-
-    Returns:
-        (K, S, L, Q): the weights, but for a factor of each query element; 0 in the context's padding.
+    What is left of a negative affinity is `negative_slope` of it; 0 clips it. Affinities are 0 wherever one of
+    the two elements is padding. The weights lack a factor of each query element, and are 0 in the context's
+    padding, which `context_mask` (K, S) tells.
     """
     clipped = leaky_relu(affinities, negative_slope)
     logits = clipped.mul_(smooth / _norm(clipped))
@@ -60,18 +55,9 @@ def shares(
     query_mask: Tensor | None,
     choose: Choice | None = None,
 ) -> Tensor:
-    """Compute the weights of query elements in the same row as their context, without gradient.
+    """Compute the weights of query elements in the same row as their context, (B, S, L), without gradient.
 
-    Args:
-        affinities: (B, S, L, 1).
-        smooth: as in `attended_cosines`, like the next two and `choose`.
-        negative_slope: what remains of a negative affinity.
-        context_mask: bool, (B, S), or None.
-        query_mask: bool, (B, L), or None.
-        choose: says which weights stay.
-
-    Returns:
-        (B, S, L): they add up to one along S; a query's padding has 0.
+    They add up to one along S, and a query's padding, by its mask (B, L), has 0.
     """
     weights = raw_weights(affinities, smooth, negative_slope, context_mask)
     if choose is not None:
@@ -88,18 +74,10 @@ def attended_cosines(
     context_mask: Tensor | None = None,
     choose: Choice | None = None,
 ) -> Tensor:
-    """Compute the cosine of each query element with its attended vector.
+    """Compute the cosine of each query element with its attended vector, (K, L, Q); 0 where that vector is 0.
 
-    Args:
-        affinities: (K, S, L, Q).
-        gram: cosines of each context's elements with each other, (K, S, S).
-        smooth: as in `raw_weights`, like the next two.
-        negative_slope: what remains of a negative affinity.
-        context_mask: bool, (K, S), or None.
-        choose: says which weights (K, S, L, Q) stay, as bool; None: all. It carries no gradient.
-
-    Returns:
-        (K, L, Q); 0 where the attended vector is 0.
+    Smooth, slope and mask are those of `raw_weights`. `choose` says which weights stay, as bool; None: all. It
+    carries no gradient.
     """
     cosines: Tensor = _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
     return cosines
@@ -160,16 +138,9 @@ def _norm(clipped: Tensor) -> Tensor:
 
 
 def aggregate_cosines(cosines: Tensor, mask: Tensor | None, aggregate: Aggregate, lse: float) -> Tensor:
-    """Combine the cosines of a query's real elements to one score.
+    """Combine the cosines (K, L, Q) of a query's real elements to one score, (K, Q).
 
-    Args:
-        cosines: (K, L, Q).
-        mask: bool, (1 or K, L, Q), or None.
-        aggregate: "lse", a smooth maximum, log Σ exp(lse · cosine) / lse; or "mean".
-        lse: how sharp the smooth maximum is.
-
-    Returns:
-        (K, Q).
+    "lse" is a smooth maximum, log Σ exp(lse · cosine) / lse; "mean" their mean.
     """
     if aggregate == "lse":
         raised = lse * cosines

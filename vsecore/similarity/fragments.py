@@ -93,11 +93,7 @@ def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
 
 
 def row_cosines(context: Fragments, query: Fragments) -> Tensor:
-    """Compute the cosines of each context's elements with those of the query in the same row.
-
-    Returns:
-        (B, S, L, 1), as `compare` makes them with one query for each context.
-    """
+    """Compute the cosines of each context's elements with those of the query in the same row, (B, S, L, 1)."""
     rows = len(context.elements), len(query.elements)
     if rows[0] != rows[1]:
         raise ValueError(f"v and t have {min(rows)} and {max(rows)} rows: they must have the same number")
@@ -120,18 +116,11 @@ def compare(
     grams: Literal["none", "context", "both"] = "none",
     memory: dict[str, Memory] = MEMORY,
 ) -> Tensor:
-    """Compare all rows of one side with all rows of the other, block by block.
+    """Compare K rows of one side with Q rows of the other, block by block: (K, Q).
 
-    Args:
-        context: K rows of up to S elements.
-        query: Q rows of up to L elements.
-        score: compares some rows of each side. What is next to each other in memory stays together, whatever
-            it sums over; it may overwrite the cosines.
-        grams: which sides' `gram` it reads.
-        memory: limits by the type of the device; a CPU's, if they do not name it.
-
-    Returns:
-        (K, Q).
+    `score` compares some rows of each side, whose `gram` it reads as `grams` says. What is next to each other in
+    memory stays together, whatever it sums over; it may overwrite the cosines. Limits of memory are by the type
+    of the device; a CPU's, if they do not name it.
     """
     device, size = context.elements.device.type, context.elements.element_size()
     limits = memory.get(device, memory["cpu"])
@@ -171,8 +160,7 @@ def compare(
 def by_length(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
     """Put rows of about the same length together, with no more padding than they need.
 
-    Returns:
-        The groups, and where each row of the side has gone; None: all are where they were.
+    Returned with the groups is where each row of the side has gone; None: all are where they were.
     """
     x, mask = side.elements, side.mask
     if mask is None or mask.device.type != "cpu" or not len(x):
