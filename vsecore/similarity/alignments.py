@@ -60,9 +60,10 @@ class _Alignments(Similarity):
         )
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Make one vector (K, Q, M) of a pair's alignments, (K, Q, 1 + L, M): of the whole, then of each word.
+        """Make one vector (K, Q, M) of a pair's alignments, (K, Q, 1 + L, M): of the whole, then of words.
 
-        The mask is (Q, 1 + L). In training, what is to be averaged over captions is returned too, if anything.
+        The mask is (Q, 1 + L). In training, what is to be averaged over captions is returned too, if
+        anything.
         """
         raise NotImplementedError
 

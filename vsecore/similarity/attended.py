@@ -34,9 +34,9 @@ def raw_weights(
 ) -> Tensor:
     """Compute exp(smooth · s), where s are the clipped affinities over their norm along the query's elements.
 
-    What is left of a negative affinity is `negative_slope` of it; 0 clips it. Affinities are 0 wherever one of
-    the two elements is padding. The weights lack a factor of each query element, and are 0 in the context's
-    padding, which `context_mask` (K, S) tells.
+    What is left of a negative affinity is `negative_slope` of it; 0 clips it. Affinities are 0 wherever one
+    of the two elements is padding. The weights lack a factor of each query element, and are 0 in the
+    context's padding, which `context_mask` (K, S) tells.
     """
     clipped = leaky_relu(affinities, negative_slope)
     logits = clipped.mul_(smooth / _norm(clipped))
@@ -76,8 +76,8 @@ def attended_cosines(
 ) -> Tensor:
     """Compute the cosine of each query element with its attended vector, (K, L, Q); 0 where that vector is 0.
 
-    Smooth, slope and mask are those of `raw_weights`. `choose` says which weights stay, as bool; None: all. It
-    carries no gradient.
+    Smooth, slope and mask are those of `raw_weights`. `choose` says which weights stay, as bool; None: all.
+    It carries no gradient.
     """
     cosines: Tensor = _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
     return cosines

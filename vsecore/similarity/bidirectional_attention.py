@@ -90,9 +90,9 @@ class FocalAttention(Similarity):
     def weights(self, v: Embedding, t: Embedding, direction: Literal["t2i", "i2t"] = "t2i") -> Tensor:
         """Say where each picture and the caption of its row look at each other, after refocusing: (B, M, N).
 
-        For "t2i" these are each word's weights over the picture's elements, which add up to one along N; for "i2t"
-        each element's weights over the words, which add up to one along M. Padding and what is left out have 0.
-        They have no gradient.
+        For "t2i" these are each word's weights over the picture's elements, which add up to one along N; for
+        "i2t" each element's weights over the words, which add up to one along M. Padding and what is left out
+        have 0. They have no gradient.
         """
         pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)

@@ -93,7 +93,7 @@ def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
 
 
 def row_cosines(context: Fragments, query: Fragments) -> Tensor:
-    """Compute the cosines of each context's elements with those of the query in the same row, (B, S, L, 1)."""
+    """Compute the cosines of each context's elements with those of its own row's query, (B, S, L, 1)."""
     rows = len(context.elements), len(query.elements)
     if rows[0] != rows[1]:
         raise ValueError(f"v and t have {min(rows)} and {max(rows)} rows: they must have the same number")
@@ -118,9 +118,9 @@ def compare(
 ) -> Tensor:
     """Compare K rows of one side with Q rows of the other, block by block: (K, Q).
 
-    `score` compares some rows of each side, whose `gram` it reads as `grams` says. What is next to each other in
-    memory stays together, whatever it sums over; it may overwrite the cosines. Limits of memory are by the type
-    of the device; a CPU's, if they do not name it.
+    `score` compares some rows of each side, whose `gram` it reads as `grams` says. What is next to each other
+    in memory stays together, whatever it sums over; it may overwrite the cosines. Limits of memory are by the
+    type of the device; a CPU's, if they do not name it.
     """
     device, size = context.elements.device.type, context.elements.element_size()
     limits = memory.get(device, memory["cpu"])
