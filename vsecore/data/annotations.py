@@ -356,7 +356,7 @@ def _below(name: str, root: Path | None) -> str:
 def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
     """Read the text file beside each picture: NAME.txt, or NAME.jpg.txt, with a caption on each line.
 
-    Returned are the pictures with captions, and the names of those that have none.
+    Return the pictures with captions, and the names of those that have none.
     """
     found: list[Entry] = []
     without: list[str] = []

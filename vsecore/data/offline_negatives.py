@@ -49,11 +49,11 @@ class OfflineNegatives:
 def draw_offline(
     negatives: OfflineNegatives, split: Split, captions: np.ndarray, seed: int, epoch: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw two captions for each pair of a batch: a hard caption, and a caption of a hard picture.
+    """Draw two captions for each pair of a batch: a hard caption T_o, and a caption of a hard picture I_o.
 
     If the two belong together, they are drawn again, up to ten times in all. If they still do, the picture is
-    replaced by another one of the caption's list; a list of one picture may leave no choice. The rows of
-    captions T_o and of captions of I_o are returned, (C,) each. Their owners are I(T_o) and I_o.
+    replaced by another one of the caption's list; a list of one picture may leave no choice. Return their
+    rows, (C,) each; their owners are I(T_o) and I_o.
     """
 
     def drawn(options: np.ndarray, anchors: np.ndarray, purpose: str) -> np.ndarray:

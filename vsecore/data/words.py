@@ -108,7 +108,7 @@ class TokenizedCaptions:
     def encode(
         cls, tokenizer: "Tokenizer | TokenizedCaptions", captions: Iterable[str]
     ) -> "TokenizedCaptions":
-        """Tokenise Nc captions; those that are tokenised already are returned."""
+        """Tokenise Nc captions, unless they are given in place of the tokenizer."""
         if isinstance(tokenizer, TokenizedCaptions):
             return tokenizer
         sentences = checked_sentences(captions)

@@ -97,8 +97,8 @@ class Search:
         """Search on from where the search stands.
 
         Each of the `workers`, a thread, searches for a block of pictures; `after` is called whenever some are
-        done. Returned are the keys of the best captions of each picture (Ni, k), and of the best pictures of
-        each caption (Nc, k), best first.
+        done. Return the keys of the best captions of each picture (Ni, k), and of the best pictures of each
+        caption (Nc, k), best first.
         """
         tops = [top for top in _blocks(self.pairs.pictures, self.block[0]) if top.start >= self.done]
         for first in range(0, len(tops), workers):

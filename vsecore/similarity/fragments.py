@@ -160,7 +160,7 @@ def compare(
 def by_length(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
     """Put rows of about the same length together, with no more padding than they need.
 
-    Returned with the groups is where each row of the side has gone; None: all are where they were.
+    Return the groups, and where each row of the side has gone; None: all are where they were.
     """
     x, mask = side.elements, side.mask
     if mask is None or mask.device.type != "cpu" or not len(x):
