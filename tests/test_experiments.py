@@ -494,6 +494,12 @@ def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path,
     assert on_truth(truth.T.float(), other, "scenes") == {}
 
 
+def test_photographs_have_no_linear_baseline(tmp_path):
+    split = replace(small_data().test, pictures=np.zeros((20, 3, 8, 8), np.uint8))
+    record_references(Dataset("album", split, split, split, "pixels"), tmp_path, lambda line: None)
+    assert not list(tmp_path.iterdir())
+
+
 # ---------------------------------------------------------------- on anybody's data
 
 

@@ -58,7 +58,7 @@ def on_truth(scores: Tensor, test: Split, data: str) -> dict[str, float]:
 
 
 def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -> None:
-    """Record the linear baseline and, on the scenes, the oracle, unless they are recorded."""
+    """Record the linear baseline if the data have features, and on scenes the oracle, if they are not yet."""
     described = {
         "name": data.name,
         "fingerprint": data.fingerprint(),
@@ -66,11 +66,13 @@ def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -
         "feature_dim": data.feature_dim,
     }
     known = {entry.name for entry in records.find(folder) if entry.data == described}
-    for name, measure, note in (
-        (BASELINE, _baseline, RIDGE),
-        (ORACLE, _oracle, f"knows every true pair, breaks ties at random; the mean of {DRAWS} draws"),
-    ):
-        if name in known or (name == ORACLE and truth_of(data.test, data.name) is None):
+    wanted: dict[str, tuple[Callable[[Dataset], dict[str, float]], str]] = {}
+    if not data.train.has_pixels:
+        wanted[BASELINE] = _baseline, RIDGE
+    if truth_of(data.test, data.name) is not None:
+        wanted[ORACLE] = _oracle, f"knows every true pair, breaks ties at random; the mean of {DRAWS} draws"
+    for name, (measure, note) in wanted.items():
+        if name in known:
             continue
         entry = untrained(name, described, note, data.test, partial(measure, data))
         records.write(entry, folder)
