@@ -566,7 +566,8 @@ def test_what_single_vectors_are_worth_stands_beside_what_the_paper_prints():
     assert printed_metrics(recipe, "coco", 5000)["rsum"] == pytest.approx(430.7)
     changed = recipe.override({"training.epochs": 1})
     assert not printed_metrics(changed, "flickr30k", 1000) and not printed_metrics(recipe, "flickr30k", 10)
-    assert not printed_metrics(get("dive_grid_gru"), "flickr30k", 1000), "the paper's are of regions"
+    assert not printed_metrics(get("dive_grid_gru"), "flickr30k", 1000), "the paper trains the network too"
+    assert printed_metrics(get("dive_pixels_gru"), "flickr30k", 1000)["rsum"] == pytest.approx(442.6)
 
 
 def test_the_command_opens_the_world_of_its_experiment(tmp_path, monkeypatch):

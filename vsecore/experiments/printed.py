@@ -44,10 +44,12 @@ def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float
     base, *variants = recipe.name.split("+")
     if base not in RECIPES or not {*variants} <= {*VARIANTS} or get(recipe.name).hash() != recipe.hash():
         return {}
+    trained = recipe.features == "pixels"  # whether the network behind the cells learns too
     named = {
         arm.published
         for experiment in map(Experiment.as_printed, EXPERIMENTS.values())
         for title, arm in experiment.arms.items()
+        if (experiment.features == "pixels") == trained
         if [one.recipes for one in experiment.systems(title, recipe.features)] == [(recipe.name,)]
     }
     return next(
@@ -55,7 +57,7 @@ def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float
             _metrics(row)
             for row in records.published()
             if row.system in named and row.data == _pictures_of(data, pictures)
-            if row.backbone.startswith(recipe.features)
+            if row.backbone.startswith("grid" if trained else recipe.features)
         ),
         {},
     )
