@@ -32,20 +32,12 @@ def chance_scores(test: Split, seed: int = 0) -> Tensor:
 
 @checked
 def ridge_scores(train: Split, test: Split, alpha: Positive = 1.0, minimum_count: Count = 5) -> Tensor:
-    """Predict the words of a picture's captions from its mean element; compare with captions by cosine.
+    """Predict the words of a picture's captions from its mean element; compare by cosine: (n, Nc).
 
-    Words are weighted by their rarity (tf-idf); a picture's target is the mean over its captions, minus the
-    mean over all pictures. Captions stay sparse: COCO's would fill 45 GB otherwise; the weights fill a
+    Words are weighted by their rarity (tf-idf), and those in fewer training captions than `minimum_count` are
+    left out; a picture's target is the mean over its captions, minus the mean over all pictures. `alpha` is
+    the penalty on the weights. Captions stay sparse: COCO's would fill 45 GB otherwise; the weights fill a
     quarter of a gigabyte.
-
-    Args:
-        train: what the regression is fitted to; its pictures are features.
-        test: what is scored; its pictures are features too.
-        alpha: the penalty on the weights.
-        minimum_count: rarer words of the training captions are left out.
-
-    Returns:
-        Similarities of the n test pictures and Nc test captions, (n, Nc).
     """
     words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
@@ -67,25 +59,14 @@ def cca_scores(
     word_penalty: Positive = 1.0,
     minimum_count: Count = 2,
 ) -> Tensor:
-    """Find the directions in which pictures and captions vary together; compare there by cosine.
+    """Find the directions in which pictures and captions vary together; compare there by cosine: (n, Nc).
 
     Canonical correlation analysis learns a joint space as VSE does, by two linear maps, but solves for the
     best ones at once. A picture is the mean of its elements, a caption its words, weighted by their rarity
-    (tf-idf). Each direction counts by its correlation, so that uncertain ones count little.
-
-    Args:
-        train: what the maps are fitted to; its pictures are features.
-        test: what is scored; its pictures are features too.
-        vectors: word vectors, as `load_vectors` takes them: a caption is also the mean of its words' vectors,
-            so that words seen a few times are helped by those like them.
-        width: how many directions, the most correlated first.
-        picture_penalty: added to the variance of each direction of pictures, in units of the mean variance;
-            it keeps directions of little variance from fitting noise.
-        word_penalty: the same for captions.
-        minimum_count: words in fewer training captions are left out.
-
-    Returns:
-        Similarities of the n test pictures and Nc test captions, (n, Nc).
+    (tf-idf) and, with word vectors, also the mean of these: so words seen a few times are helped by those
+    like them. Of `width` directions, the most correlated, each counts by its correlation, so that uncertain
+    ones count little. A penalty, in units of the mean variance, is added to the variance of each direction of
+    pictures, and another to that of words; it keeps directions of little variance from fitting noise.
 
     Source: Hotelling 1936; with penalties and weighted directions as in Gong et al. 2014; the square root of
     the features from Perronnin et al. 2010.
