@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +19,7 @@ from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.feature_folder import META, Meta
 from vsecore.data.features import open_precomp
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_json
 from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
@@ -250,8 +249,7 @@ class Retriever:
 
 def keep_source(source: Source, folder: str | Path) -> None:
     """Note in a run's folder with which network it sees pictures."""
-    with write_atomically(Path(folder) / SOURCE_FILE, "w") as file:
-        json.dump(asdict(source), file, indent=1)
+    write_json(Path(folder) / SOURCE_FILE, asdict(source), indent=1)
 
 
 def _network_of(run: Run, source: Source) -> Backbone:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -146,7 +145,7 @@ def evaluate(
     Behind the recalls stand their 95 % intervals, from drawing the pictures again with replacement.
     """
     from vsecore import records
-    from vsecore.data.files import write_atomically
+    from vsecore.data.files import write_json
     from vsecore.evaluation import ensemble
     from vsecore.evaluation import evaluate as measure
     from vsecore.experiments import queries
@@ -188,8 +187,7 @@ def evaluate(
     members = [system.member for system in systems]
     if written is not None:
         content = {"pool": searched, "runs": members, "metrics": metrics, "intervals": intervals}
-        with write_atomically(written, "w") as file:
-            json.dump(content, file, indent=2)
+        write_json(written, content, indent=2)
     if per_query is not None:
         queries.write_queries(per_query, scores, pool)
     if record is not None:

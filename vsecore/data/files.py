@@ -4,6 +4,7 @@ import contextlib
 import errno
 import hashlib
 import importlib.metadata
+import json
 import os
 import secrets
 import sys
@@ -49,6 +50,12 @@ def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Itera
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, content: Any, **options: Any) -> None:
+    """Write a JSON file whole or not at all, with options of `json.dump`."""
+    with write_atomically(path, "w") as file:
+        json.dump(content, file, **options)
 
 
 def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:

@@ -1,6 +1,5 @@
 """The words that a model knows, counted in the training split."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -60,8 +59,7 @@ class Vocabulary(Tokenizer):
 
     def save(self, folder: str | Path) -> None:
         """Write `vocabulary.json` into a folder."""
-        with files.write_atomically(Path(folder) / self.file_name, "w") as file:
-            json.dump({"words": self.words}, file, ensure_ascii=False, indent=0)
+        files.write_json(Path(folder) / self.file_name, {"words": self.words}, ensure_ascii=False, indent=0)
 
     @classmethod
     def load(cls, folder: str | Path) -> "Vocabulary":

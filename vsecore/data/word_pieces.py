@@ -60,8 +60,7 @@ class PieceTokenizer(Tokenizer):
 
     def save(self, folder: str | Path) -> None:
         """Write one file into a folder. It is complete: the model's own folder may go."""
-        with files.write_atomically(Path(folder) / self.file_name, "w") as file:
-            json.dump(self._saved, file, ensure_ascii=False)
+        files.write_json(Path(folder) / self.file_name, self._saved, ensure_ascii=False)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vsecore.arguments import checked
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_json
 from vsecore.data.language_models import FILES, model_folder
 from vsecore.data.photographs import View
 from vsecore.data.word_pieces import TowerTokenizer
@@ -98,8 +98,7 @@ class PictureTower(ImageEncoder):
 
     def save_architecture(self, folder: Path) -> None:
         save_config(self.config, folder)
-        with write_atomically(folder / VISION_CONFIG, "w") as file:
-            json.dump(asdict(self.vision), file)
+        write_json(folder / VISION_CONFIG, asdict(self.vision))
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
         """Encode pixels (B, 3, side, side) uint8 as one element each, (B, 1, D)."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from vsecore.arguments import Count
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_atomically, write_json
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.mining.blocks import Search
@@ -63,8 +63,7 @@ def save_negatives(folder: Path, negatives: OfflineNegatives, identity: Negative
         with write_atomically(folder / f"{name}.npy") as file:
             np.save(file, rows, allow_pickle=False)
         digests[name] = _digest(rows)
-    with write_atomically(folder / NEGATIVES, "w") as file:
-        json.dump(asdict(_Stored(identity, digests)), file, indent=2)
+    write_json(folder / NEGATIVES, asdict(_Stored(identity, digests)), indent=2)
 
 
 def load_negatives(

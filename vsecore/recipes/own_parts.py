@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from vsecore.data.files import cache_folder, read_json, read_text, write_atomically
+from vsecore.data.files import cache_folder, read_json, read_text, write_json
 from vsecore.recipes.recipe import PARTS, Recipe, parts_of
 
 NAMED = "parts.json"
@@ -56,8 +55,7 @@ def load_parts(path: str | Path) -> PartsFile:
             raise ValueError(f"{path} registers no part: it should end with POOLS.register(...) or the like")
         _LOADED.update(dict.fromkeys(added, own))
     if (named := _named()).get(own.sha256) != str(path):
-        with write_atomically(cache_folder() / NAMED, "w") as file:
-            json.dump(named | {own.sha256: str(path)}, file, indent=1)
+        write_json(cache_folder() / NAMED, named | {own.sha256: str(path)}, indent=1)
     return own
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from vsecore.arguments import Count, Finite, NotNegative, Whole
 from vsecore.data import files
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_atomically, write_json
 from vsecore.data.weights import add_tensors
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -270,8 +270,7 @@ class RunFolder:
                     f"{folder / taken[0]} is there already, and not from a run: choose another folder"
                 )
             # First the file that marks the folder as ours, so that a run that is killed here can begin again.
-            with write_atomically(folder / RUN, "w") as file:
-                json.dump(self.identity, file, indent=2)
+            write_json(folder / RUN, self.identity, indent=2)
             for own in names:
                 with write_atomically(folder / own) as file:
                     file.write((beside / own).read_bytes())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_json
 
 FILE = "command.json"
 
@@ -28,8 +27,7 @@ class Command:
     def keep(self, folder: Path) -> None:
         """Write the command into a run's folder."""
         content = {name: _absolute(value) for name, value in asdict(self).items()}
-        with write_atomically(folder / FILE, "w") as file:
-            json.dump(content, file, indent=1)
+        write_json(folder / FILE, content, indent=1)
 
     def over(self, noted: Command) -> Command:
         """Return an earlier command with what this one says in its place; its settings come after those."""
