@@ -262,7 +262,7 @@ def make_archive(folder: Path) -> None:
 
 def _archive(folder: Path, whole: Path) -> bool:
     archive, out = folder / "pictures.zip", folder / "out"
-    said = library(lambda: unpack(archive, ("pictures/",), out))
+    said = library(lambda: unpack(archive, "pictures/", out))
     found = _contents(out / "pictures") if (out / "pictures").exists() else {}
     if said.works and found != _contents(whole / "pictures"):
         raise Defect("other pictures than were packed")

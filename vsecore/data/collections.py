@@ -87,13 +87,13 @@ def get(
 
 def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
     """Whether a folder has all pictures that an archive should give it."""
-    folder = archive.takes[0].removesuffix("/")
+    folder = archive.takes.removesuffix("/")
     own = [entry.name for entry in entries if entry.file in (entry.name, f"{folder}/{entry.name}")]
     return bool(own) and all((root / folder / name).is_file() for name in own)
 
 
-def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
-    """Write what is taken of a zip archive into a folder, and return how many files that is.
+def unpack(archive: Path, takes: str, folder: Path) -> int:
+    """Write a file of a zip archive, or a folder ("val2014/", "" for all), and return how many files that is.
 
     Each file is there whole or not at all; those that are whole already stay.
     """
@@ -102,10 +102,12 @@ def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
-            wanted = [entry for entry in entries if _is_taken(entry.filename, takes)]
-            for take in takes:
-                if not any(_is_taken(entry.filename, (take,)) for entry in wanted):
-                    raise ValueError(f"it holds no {take}, but {short([one.filename for one in entries])}")
+            inner = takes[-1:] in ("/", "")  # a folder's files
+            wanted = [
+                one for one in entries if one.filename == takes or (inner and one.filename.startswith(takes))
+            ]
+            if not wanted:
+                raise ValueError(f"it holds no {takes}, but {short([one.filename for one in entries])}")
             missing = [entry for entry in wanted if not _is_whole(folder / inside(entry.filename), entry)]
             need, free = sum(entry.file_size for entry in missing), shutil.disk_usage(archive.parent).free
             if need > free:
@@ -125,10 +127,6 @@ def unpack(archive: Path, takes: tuple[str, ...], folder: Path) -> int:
     except Exception as error:  # what zipfile raises for a damaged file depends on the damage
         raise ValueError(f"{archive} cannot be unpacked: {error}") from None
     return len(wanted)
-
-
-def _is_taken(name: str, takes: tuple[str, ...]) -> bool:
-    return any(name == take or (take[-1:] in ("/", "") and name.startswith(take)) for take in takes)
 
 
 def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:

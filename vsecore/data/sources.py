@@ -12,8 +12,8 @@ class Archive:
 
     address: str
     """The official one. COCO's is plain http: its server has no certificate for this name."""
-    takes: tuple[str, ...]
-    """Which members are unpacked: a file's name, or a folder's with "/" at its end."""
+    takes: str
+    """What is unpacked: a file's name, or a folder's with "/" at its end."""
     about: str
     """What is in it and how large it is, roughly, for people who have to wait for it."""
 
@@ -24,8 +24,8 @@ class Archive:
 
     @property
     def holds_pictures(self) -> bool:
-        """Whether whole folders are taken from it."""
-        return self.takes[0].endswith("/")
+        """Whether a whole folder is taken from it."""
+        return self.takes.endswith("/")
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ COLLECTIONS: dict[str, Collection] = {
     "coco": Collection(
         "dataset_coco.json",
         (
-            Archive(_KARPATHY, ("dataset_coco.json",), _SPLITS),
-            Archive(f"{_COCO}/zips/val2014.zip", ("val2014/",), "40,504 pictures, about 6 GB"),
-            Archive(f"{_COCO}/zips/train2014.zip", ("train2014/",), "82,783 pictures, about 13 GB"),
+            Archive(_KARPATHY, "dataset_coco.json", _SPLITS),
+            Archive(f"{_COCO}/zips/val2014.zip", "val2014/", "40,504 pictures, about 6 GB"),
+            Archive(f"{_COCO}/zips/train2014.zip", "train2014/", "82,783 pictures, about 13 GB"),
         ),
     ),
     "flickr30k": Collection(
         "dataset_flickr30k.json",
-        (Archive(_KARPATHY, ("dataset_flickr30k.json",), _SPLITS),),
+        (Archive(_KARPATHY, "dataset_flickr30k.json", _SPLITS),),
         (
             "Flickr30K's pictures are given out only for research and education, after a form:",
             "1. Read the terms on https://shannon.cs.illinois.edu/DenotationGraph/ and fill in the form at "
@@ -68,10 +68,10 @@ COLLECTIONS: dict[str, Collection] = {
     "flickr8k": Collection(
         "dataset_flickr8k.json",
         (
-            Archive(_KARPATHY, ("dataset_flickr8k.json",), _SPLITS),
+            Archive(_KARPATHY, "dataset_flickr8k.json", _SPLITS),
             Archive(
                 "http://nlp.cs.illinois.edu/HockenmaierGroup/Framing_Image_Description/Flickr8k_Dataset.zip",
-                takes=("Flicker8k_Dataset/",),
+                takes="Flicker8k_Dataset/",
                 about="8,091 pictures, about 1 GB",
             ),
         ),
