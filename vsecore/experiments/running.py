@@ -88,8 +88,8 @@ def run(
         The records of each arm, seed by seed; none from a dry run.
 
     Raises:
-        ValueError: the experiment or an arm is unknown, the scenes are those of another world, an arm asks
-            for features or a truth that the data lack, or a learning rate is set although it is to be chosen.
+        ValueError: the experiment or an arm is unknown, cannot be trained on these data or at this scale, or
+            a learning rate is set although it is to be chosen.
     """
     chosen, experiment = Settings(**settings), get_experiment(name)
     if chosen.scale == "paper":
@@ -189,9 +189,7 @@ class _Runner:
         Where something is chosen on dev first, it is as if nothing were recorded yet.
         """
         fair, log = self.settings.scale == "fair", self.settings.log
-        seconds = cache(lambda key: plan(*of_key[key], seconds=TRIAL_SECONDS).seconds)
-        of_key: dict[str, tuple[Recipe, Dataset]] = {}
-        times: dict[str, int] = {}
+        took, times = dict[str, float](), dict[str, int]()  # by a recipe's hash and the kind of features
         for arm, several in systems.items():
             known = self.experiment.trainings(arm, self.features, lambda one: only_recipe(one, self.changes))
             left = [seed for seed in seeds if fair or not known or not self.recorded(known, seed)]
@@ -200,13 +198,14 @@ class _Runner:
                 continue
             each, keys = len(left) + (len(tuning.FIRST) if fair else 0), list[str]()
             for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
-                keys.append(f"{training.recipe.hash()} {training.system.features}")
-                of_key[keys[-1]] = training.recipe, self.dataset(training)
-                times[keys[-1]] = max(each, times.get(keys[-1], 0))
-            count = each * len(keys)
-            took = duration(each * sum(map(seconds, keys)))
-            log(f"{arm}: {count} training{'s' if count > 1 else ''}, {took}")
-        total = duration(sum(times[key] * seconds(key) for key in times))
+                keys.append(key := f"{training.recipe.hash()} {training.system.features}")
+                times[key] = max(each, times.get(key, 0))
+                if key not in took:
+                    cost = plan(training.recipe, self.dataset(training), seconds=TRIAL_SECONDS)
+                    took[key] = cost.seconds
+            count, seconds = each * len(keys), each * sum(took[key] for key in keys)
+            log(f"{arm}: {count} training{'s' if count > 1 else ''}, {duration(seconds)}")
+        total = duration(sum(times[key] * took[key] for key in times))
         log(f"in all, counting once what several arms share: {total}")
 
     def recipe_of(self, system: System) -> Recipe | None:
@@ -274,7 +273,7 @@ class _Runner:
 
     def train(self, training: Training, seed: int) -> Trained:
         """Train a system and measure it, or return it if it was just trained."""
-        key = (training.digest, training.seed(seed))
+        key = training.digest, training.seed(seed)
         while key not in self.trained:
             try:
                 self.trained[key] = self._train(training, seed)
