@@ -1,14 +1,17 @@
 """One piece of work, shared by the processes that `accelerate launch` or `torchrun` has started."""
 
+from __future__ import annotations
+
 import copy
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
 
 T = TypeVar("T")
 
@@ -47,26 +50,10 @@ def _portable(error: BaseException) -> BaseException:
     return error
 
 
-@dataclass(frozen=True)
-class ProcessGroup:
-    """The processes that work together, seen by one of them."""
-
-    index: int = 0
-    count: int = 1
-    device: torch.device | None = None
-    """The device that this process was given; None: it may choose."""
-
-    def wait(self) -> None:
-        """Wait until all processes have come here."""
-        if self.count > 1:
-            dist.barrier()
-
-
-def join_processes() -> ProcessGroup:
+def join_processes() -> PartialState:
     """Join the other processes, if a launcher has started several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return ProcessGroup()
-    from accelerate import PartialState  # takes seconds to import, and only several processes need it
+    from accelerate import PartialState  # takes seconds to import
 
-    state = PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)
-    return ProcessGroup(state.process_index, state.num_processes, state.device)
+    if not dist.is_initialized():
+        PartialState._reset_state()  # a training on the CPU may have chosen its device
+    return PartialState(cpu=not torch.accelerator.is_available(), timeout=PATIENCE)

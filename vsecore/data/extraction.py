@@ -3,10 +3,13 @@
 Several processes can share the work (see `processes`): each makes its own rows, in the same files.
 """
 
+from __future__ import annotations
+
 import contextlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,8 +21,11 @@ from vsecore.data.feature_folder import DType, Meta, read_meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, find_unreadable
 from vsecore.data.picture_files import decode_in_proportion, decode_picture, decoded_ahead
-from vsecore.processes import ProcessGroup, from_main_process, join_processes
+from vsecore.processes import from_main_process, join_processes
 from vsecore.typed import counted
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
 
 _FRAME = 32
 """A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
@@ -86,13 +92,12 @@ def extract(
     with contextlib.ExitStack() as stack:
         missing = from_main_process(lambda: stack.enter_context(writer.opened()))
         if missing is not None:
-            found = device or group.device or torch.accelerator.current_accelerator(check_available=True)
-            backbone = backbone.to(found or "cpu").to(memory_format=torch.channels_last).eval()
+            backbone = backbone.to(device or group.device).to(memory_format=torch.channels_last).eval()
             for name, rows in missing.items():
                 _make_rows(writer, name, rows, backbone, size, group)
-            if group.index == 0:
+            if group.is_main_process:
                 writer.finish()
-            group.wait()
+            group.wait_for_everyone()
     return folder
 
 
@@ -119,7 +124,7 @@ def _make_rows(
     missing: np.ndarray,
     backbone: Backbone,
     batch_size: int,
-    group: ProcessGroup,
+    group: PartialState,
 ) -> None:
     """Make this process's share of the missing rows of a split."""
     rows, split = writer.rows(name), writer.splits[name]
@@ -133,11 +138,13 @@ def _make_rows(
 
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
-    starts = np.unique(missing // batch_size * batch_size)[group.index :: group.count].tolist()
+    starts = np.unique(missing // batch_size * batch_size)[
+        group.process_index :: group.num_processes
+    ].tolist()
     batches = [split.files[start : start + batch_size] for start in starts]
     share = sum(map(len, batches))
-    done = len(split.files) - share if group.count == 1 else 0
-    hidden = files.in_batch() or group.index > 0
+    done = len(split.files) - share if group.num_processes == 1 else 0
+    hidden = files.in_batch() or not group.is_main_process
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
         for start, paths, decoded in zip(starts, batches, decoded_ahead(decode, batches), strict=True):
             pixels, sizes = _framed(decoded)
@@ -150,7 +157,7 @@ def _make_rows(
                 arrays.append(boxes.float().cpu().numpy())
             rows.write(np.arange(start, start + len(paths)), arrays)
             bar.update(len(paths))
-    group.wait()
+    group.wait_for_everyone()
 
 
 def _framed(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
