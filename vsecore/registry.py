@@ -114,7 +114,8 @@ class Registry:
 def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the named parameters of a class or function, their annotations as types rather than text.
 
-    A class with many options keeps them in a dataclass, its attribute `Options`, and takes them by keyword.
+    A class with many options, or with those of another class, names what has them in its attribute `Options`,
+    and takes them by keyword.
     """
     if hasattr(entry, "Options"):
         return _own_parameters(entry) | _own_parameters(entry.Options)
