@@ -64,9 +64,8 @@ class AdPool(nn.Module):
     def weights(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The weights that the pool gives to these elements.
 
-        Returns:
-            θ, the weights of the sorted rows, (B, N, 1), or (B, N, D) if `per_dimension`; and ω, the parts of
-            the token level and the embedding level, (B, 2).
+        They are θ, those of the sorted rows, (B, N, 1), or (B, N, D) if `per_dimension`; and ω, the parts of
+        the token level and the embedding level, (B, 2).
         """
         _, theta, omega = self._pool(x, mask)
         return theta, omega

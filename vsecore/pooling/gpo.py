@@ -42,13 +42,9 @@ class GPO(nn.Module):
 
     @checked
     def weights(self, counts: Annotated[Tensor, Shape("B", "whole numbers")]) -> Tensor:
-        """The weights of the places for sets of these sizes. It reads `counts`, and so waits for a GPU.
+        """The weights (B, N) of the places for sets of these sizes (B,), N the largest of them.
 
-        Args:
-            counts: how many elements each set has, at least 1, (B,).
-
-        Returns:
-            (B, N), N the largest count: weights that add up to 1 over a set's places, and 0 beyond them.
+        They add up to 1 over a set's places, and are 0 beyond them. Reading `counts` waits for a GPU.
         """
         return self._weights_of(counts, int(counts.max()))
 

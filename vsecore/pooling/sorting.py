@@ -68,15 +68,11 @@ def cache_sized_parts(x: Tensor) -> list[slice]:
 
 
 def sort_runs(x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Sort each dimension of (B, N, D), largest first and padding last.
+    """Sort each dimension of (B, N, D), not of float64, largest first and padding last, by `real` (B, N, 1).
 
     One sort of plain numbers finds the values and where they came from. A float64 has 29 more bits than a
     float32 for a number's digits. The lowest 16 of them hold the element's number, written such that of equal
     values the earlier element comes first.
-
-    Args:
-        x: elements, (B, N, D), not of float64.
-        real: bool, (B, N, 1), or None.
 
     Returns:
         Float64 numbers that are the sorted values once they are rounded to the type of x, (B, D, N), each
