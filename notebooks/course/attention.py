@@ -290,5 +290,4 @@ def _outline(box: np.ndarray, line: float) -> Rectangle:
 
 def _areas(boxes: np.ndarray) -> np.ndarray:
     """The share of the picture that each box takes, (N,)."""
-    areas: np.ndarray = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    return areas
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -103,8 +103,7 @@ def region_boxes(root: Path, split: str, row: int) -> np.ndarray:
     if not file.is_file():
         raise ValueError(f"{file} is missing: without boxes, regions cannot be shown")
     width, height = open_picture(picture_files(root, split)[row]).size
-    shares: np.ndarray = np.load(file, mmap_mode="r")[row] / (width, height, width, height)
-    return shares
+    return np.load(file, mmap_mode="r")[row] / (width, height, width, height)
 
 
 def picture_files(root: Path, split: str) -> list[Path]:

@@ -31,7 +31,7 @@ def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.nd
     much = interpolate(grid, size=pixels.shape[:2], mode="bilinear")[0].clamp(0, 1).numpy()  # (K, H, W)
     paint = np.array([to_rgb(colour) for colour in colours])  # (K, 3)
     light = 0.3 + 0.7 * pixels / 255
-    mixed: np.ndarray = light * (1 - 0.62 * much.sum(0)).clip(0)[..., None]
+    mixed = light * (1 - 0.62 * much.sum(0)).clip(0)[..., None]
     return (mixed + 0.62 * np.einsum("khw,kc->hwc", much, paint)).clip(0, 1)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor, inf
+from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 
 
-def parts_of(combine: Callable[..., Any]) -> Any:
+def parts_of(combine):
     """What a learner makes of VSE++: reasoners, pools, losses, and whether all else stayed."""
     import operator
 
@@ -30,13 +27,13 @@ def parts_of(combine: Callable[..., Any]) -> Any:
     return [*parts, [part.name for part in made.losses], rest(made) == rest(plain)]
 
 
-def combine(recipe: Any) -> Any:
+def combine(recipe):
     """VSE++ with a Transformer over its regions, AdPool and AdOpt."""
     pools = {"image.pool": "adpool", "text.pool": "adpool"}
     return recipe.override(pools | {"image.reasoner": "transformer", "losses": "adopt"})
 
 
-def combined(**changes: Any) -> Callable[[Any], Any]:
+def combined(**changes):
     """Make the combination with changes; an underscore stands for a dot."""
     given = {name.replace("_", "."): value for name, value in changes.items()}
     return lambda recipe: combine(recipe).override(given)
@@ -55,7 +52,7 @@ COMBINE = {
 }
 
 
-def queries(pictures: int = 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def queries(pictures=6, seed=0):
     """The first picture and the owner of each caption, in any order, and which caption is true of which."""
     generator = torch.Generator().manual_seed(seed)
     owner = torch.arange(pictures).repeat(2)[torch.randperm(2 * pictures, generator=generator)]
@@ -65,12 +62,12 @@ def queries(pictures: int = 6, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return first, owner, truth | torch.nn.functional.one_hot(owner, pictures).bool()
 
 
-def found_first(first: Tensor, owner: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
+def found_first(first, owner, truth):
     true = truth.gather(1, first[:, None])
     return 100 * (first == owner).float().mean(), 100 * true.float().mean()
 
 
-def shares(*given: Tensor) -> tuple[Tensor, Tensor]:
+def shares(*given):
     own, true = found_first(*given)
     return own / 100, true / 100
 
@@ -86,7 +83,7 @@ FIRST = {
 }
 
 
-def failures(kinds: int = 3, captions: int = 40, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def failures(kinds=3, captions=40, seed=0):
     """Which first pictures are true, which would be without each kind of claim, and who claims it."""
     generator = torch.Generator().manual_seed(seed)
     said = torch.rand(kinds, captions, generator=generator) < 0.5
@@ -95,7 +92,7 @@ def failures(kinds: int = 3, captions: int = 40, seed: int = 0) -> tuple[Tensor,
     return true, repaired, said
 
 
-def broken_alone(true: Tensor, repaired: Tensor, said: Tensor) -> Tensor:
+def broken_alone(true, repaired, said):
     return 100 * (~true & repaired & said).sum(1) / said.sum(1)
 
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 
 from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
@@ -14,32 +10,26 @@ from course.checks.kinds import break_it, code, compute, explore, no_gradient_at
 from course.checks.samples import normal
 
 
-def affinities(queries: Tensor, context: Tensor) -> Tensor:
+def affinities(queries, context):
     return normalize(queries, dim=1) @ normalize(context, dim=1).T  # (n, m)
 
 
-def attention_weights(queries: Tensor, context: Tensor, smooth: float = 9.0) -> Tensor:
+def attention_weights(queries, context, smooth=9.0):
     clipped = leaky_relu(affinities(queries, context), 0.1)  # (n, m)
     return (smooth * normalize(clipped, dim=0)).softmax(1)  # (n, m)
 
 
-def elements(
-    seed: int = 1, queries: int = 4, context: int = 5, smooth: float = 9.0, longer: bool = False
-) -> tuple[Tensor, Tensor, float]:
+def elements(seed=1, queries=4, context=5, smooth=9.0, longer=False):
     """Queries (n, 6) and context (m, 6) of very different lengths, and `smooth`; cosines have either sign."""
     *sides, n, m = normal((queries, 6), (context, 6), (queries, 1), (context, 1), seed=seed)
     power = 2 if longer else 1
     return sides[0] * (1 + 2 * n.abs()) ** power, sides[1] * (1 + 2 * m.abs()) ** power, smooth
 
 
-def weighed(
-    slope: float = 0.1,
-    over: Callable[[Tensor], Tensor] = lambda clipped: clipped.norm(dim=0),
-    products: Callable[[Tensor, Tensor], Tensor] = affinities,
-) -> Callable[..., Tensor]:
+def weighed(slope=0.1, over=lambda clipped: clipped.norm(dim=0), products=affinities):
     """Make weights of products that keep this part below zero and are divided by this."""
 
-    def weigh(queries: Tensor, context: Tensor, smooth: float) -> Tensor:
+    def weigh(queries, context, smooth):
         clipped = leaky_relu(products(queries, context), slope)
         return (smooth * clipped / over(clipped)).softmax(1)
 
@@ -73,17 +63,15 @@ WEIGHTS = {
 }
 
 
-def score(weights: Tensor, queries: Tensor, context: Tensor, lse: float = 6.0) -> Tensor:
+def score(weights, queries, context, lse=6.0):
     return (lse * relevance(weights, queries, context)).logsumexp(0) / lse
 
 
-def relevance(weights: Tensor, queries: Tensor, context: Tensor) -> Tensor:
+def relevance(weights, queries, context):
     return cosine_similarity(weights @ normalize(context, dim=1), queries, dim=1)  # (n,)
 
 
-def weighted(
-    seed: int = 4, queries: int = 4, context: int = 5, lse: float = 6.0
-) -> tuple[Tensor, Tensor, Tensor, float]:
+def weighted(seed=4, queries=4, context=5, lse=6.0):
     """Weights (n, m), which add up to one in each row, their queries and context, and `lse`."""
     a, b, smooth = elements(seed, queries, context, 3.0)
     return attention_weights(a, b, smooth), a, b, lse
@@ -117,7 +105,7 @@ WORD = {
 }
 
 
-def looked_at(answer: Any) -> tuple[Tensor, Tensor]:
+def looked_at(answer):
     """The first word's affinities with the two boxes of 07.break, and its weights, (2,) each."""
     boxes = torch.stack([torch.tensor([0.8, 0.6]).double(), torch.as_tensor(answer).double()])  # (2, 2)
     words = torch.eye(2).double()
@@ -142,17 +130,17 @@ BREAK = {
 }
 
 
-def refocus(weights: Tensor, focus: str = "prob") -> Tensor:
+def refocus(weights, focus="prob"):
     kept = weights * ((leads(weights, focus) > 0) | (weights == weights.amax(1, keepdim=True)))  # (n, m)
     return kept / kept.sum(1, keepdim=True)
 
 
-def leads(weights: Tensor, focus: str) -> Tensor:
+def leads(weights, focus):
     trust = weights.sqrt() if focus == "prob" else torch.ones_like(weights)  # (n, m)
     return weights * trust.sum(1, keepdim=True) - (weights * trust).sum(1, keepdim=True)  # (n, m)
 
 
-def spread(focus: str = "equal", rows: str = "") -> tuple[Tensor, str]:
+def spread(focus="equal", rows=""):
     """Weights (3, 4) and the focus; or weights that are all equal, or alone in their rows."""
     if rows:
         return torch.full((2, 4), 0.25) if rows == "even" else torch.ones(3, 1), focus
@@ -174,15 +162,13 @@ FOCUS = {
 }
 
 
-def relevance_from_products(weights: Tensor, affinity: Tensor, gram: Tensor) -> Tensor:
+def relevance_from_products(weights, affinity, gram):
     along = (weights * affinity).sum(1)  # (n,)
     length = ((weights @ gram) * weights).sum(1).sqrt()  # (n,)
     return along / length
 
 
-def products(
-    seed: int = 7, queries: int = 4, context: int = 5, alone: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
+def products(seed=7, queries=4, context=5, alone=False):
     """Weights (n, m), or each word's whole weight on one box, affinities (n, m) and a Gram matrix (m, m)."""
     weights, words, boxes, _ = weighted(seed, queries, context)
     return (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import torch
-from torch import Tensor, inf, nan
+from torch import inf, nan
 
 from course.checks.comparing import gradient, same, shape
 from course.checks.kinds import NO_GRADIENT, code, explore, no_gradient_at, predict
@@ -13,14 +11,11 @@ from course.checks.samples import normal, padded
 from vsecore.pooling import MeanPool
 
 
-def mean_of_real(x: Tensor, mask: Tensor) -> Tensor:
-    mean: Tensor = MeanPool()(x, mask)
-    return mean
+def mean_of_real(x, mask):
+    return MeanPool()(x, mask)
 
 
-def elements(
-    counts: Sequence[int] = (5, 1, 3), filler: float = 0.0, flipped: bool = False
-) -> tuple[Tensor, ...]:
+def elements(counts=(5, 1, 3), filler=0.0, flipped=False):
     """Elements (B, 5, 4) with something in the padding, which comes first if they are flipped, and a mask."""
     sides = padded(counts, 5, 4, filler)
     return tuple(side.flip(1) for side in sides) if flipped else sides
@@ -41,11 +36,11 @@ MEAN = {
 }
 
 
-def gru_step(x: Tensor, h: Tensor, W: Tensor, U: Tensor, w: Tensor, u: Tensor) -> Tensor:
+def gru_step(x, h, W, U, w, u):
     return torch.gru_cell(x, h, W, U, w, u)
 
 
-def words(reset: float = 0.0, update: float = 0.0) -> list[Tensor]:
+def words(reset=0.0, update=0.0):
     """Words (5, 4), states (5, 3) and weights in the exercise's order; two numbers move the gates."""
     x, h, W, U, w, u = normal((5, 4), (5, 3), (9, 4), (9, 3), (9,), (9,), seed=2)
     w[:3] += reset
@@ -53,10 +48,10 @@ def words(reset: float = 0.0, update: float = 0.0) -> list[Tensor]:
     return [x, h, W, U, w, u]
 
 
-def mixed(mix: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def mixed(mix):
     """Make a step that mixes its state of h, r, z, what the word brings, and a function of what h brings."""
 
-    def step(x: Tensor, h: Tensor, W: Tensor, U: Tensor, w: Tensor, u: Tensor) -> Tensor:
+    def step(x, h, W, U, w, u):
         word = x @ W.T + w
         r, z = torch.sigmoid(word + h @ U.T + u)[:, :6].chunk(2, 1)
         return mix(h, r, z, word[:, 6:], lambda state: (state @ U.T + u)[:, 6:])

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from course.checks.comparing import between, equals, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
@@ -23,13 +19,13 @@ LEAD = {
 }
 
 
-def as_one(several: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+def as_one(several, weights=None):
     each = weights or [1.0] * len(several)
     scales = [(weight / sum(each)) ** 0.5 for weight in each]
     return torch.cat([scale * unit(rows) for scale, rows in zip(scales, several, strict=True)], -1)
 
 
-def systems(widths: Sequence[int] = (5, 2), weights: Sequence[float] | None = None) -> tuple[Any, ...]:
+def systems(widths=(5, 2), weights=None):
     """Vectors (7, width) of one side by systems of these widths, and weights, if there are any.
 
     No vector has length one: the last system would outvote all others.
@@ -38,7 +34,7 @@ def systems(widths: Sequence[int] = (5, 2), weights: Sequence[float] | None = No
     return (several,) if weights is None else (several, list(weights))
 
 
-def cosines(made: Tensor) -> Tensor:
+def cosines(made):
     return cosine(made, made)
 
 

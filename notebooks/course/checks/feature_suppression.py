@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
-from torch import Tensor, inf
+from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, predict
 from course.checks.samples import normal
 
 
-def found(S: Tensor, owner: Tensor, k: int) -> Tensor:
+def found(S, owner, k):
     """Which captions have their own picture among the first k, (Nc,): ties count against it."""
     return (S.gather(0, owner[None]) <= S).sum(0) <= k
 
 
-def reliance(right: Tensor, swapped: Tensor, owner: Tensor, k: int = 10) -> Tensor:
+def reliance(right, swapped, owner, k=10):
     before = found(right, owner, k)
     return 1 - found(swapped, owner, k)[before].float().mean()
 
 
-def similarities(
-    k: int = 5, unswapped: bool = False, tied: bool = False
-) -> tuple[Tensor, Tensor, Tensor, int]:
+def similarities(k=5, unswapped=False, tied=False):
     """Similarities of 20 pictures with 60 captions, twice, whose captions they are, and k.
 
     If `tied`, two captions of four pictures: the second shares its first place with another picture.
@@ -41,7 +38,7 @@ def similarities(
     return right, right if unswapped else second + 0.8 * own, owner, k
 
 
-def by_both(share: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def by_both(share):
     """Make a reliance of which captions are found with the right numbers, and with the swapped ones."""
     return lambda right, swapped, *rest: share(found(right, *rest).float(), found(swapped, *rest).float())
 
@@ -66,19 +63,19 @@ RELIANCE = {
 }
 
 
-def probe(z: Tensor, said: Tensor, alpha: float = 1.0) -> Tensor:
+def probe(z, said, alpha=1.0):
     z, said = z - z.mean(0, keepdim=True), said - said.mean(0, keepdim=True)
     return torch.linalg.inv(z.T @ z + alpha * torch.eye(z.shape[1])) @ z.T @ said
 
 
-def captions(rows: int = 40, alpha: float = 1.0) -> tuple[Tensor, Tensor, float]:
+def captions(rows=40, alpha=1.0):
     """Vectors (n, 5) whose mean is not zero, which of three words the captions have, (n, 3), and alpha."""
     z, noise = normal((40, 5), (40, 3), seed=5)
     z = z + 0.5
     return z[:rows], (z[:, :3] + 0.5 * noise > 0.8).float()[:rows], alpha
 
 
-def solved(z: Tensor, said: Tensor, penalty: Tensor) -> Tensor:
+def solved(z, said, penalty):
     return torch.linalg.inv(z.T @ z + penalty) @ z.T @ said
 
 
@@ -98,21 +95,21 @@ PROBE = {
 }
 
 
-def pulls(q: Tensor, v: Tensor, own: int, tau: float = 0.05) -> tuple[Tensor, Tensor]:
+def pulls(q, v, own, tau=0.05):
     pull = torch.arange(len(v)).eq(own).float() - (v @ q / tau).softmax(0)  # (C,)
     return pull @ v, torch.outer(pull, q)
 
 
-def query(own: int = 2, tau: float = 0.5) -> tuple[Tensor, Tensor, int, float]:
+def query(own=2, tau=0.5):
     """A query (6,) and five candidates (5, 6), all of length one; which is its own; a temperature."""
     q, v = normal((6,), (5, 6), seed=51)
     return q / q.norm(), v / v.norm(dim=1, keepdim=True), own, tau
 
 
-def weighed(weigh: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+def weighed(weigh):
     """Make pulls whose weights come from the shares Z, from which candidate is the own, and from tau."""
 
-    def made(q: Tensor, v: Tensor, own: int, tau: float) -> tuple[Tensor, Tensor]:
+    def made(q, v, own, tau):
         pull = weigh((v @ q / tau).softmax(0), torch.arange(len(v)) == own, tau)
         return pull @ v, torch.outer(pull, q)
 
@@ -142,7 +139,7 @@ GRADIENT = {
 }
 
 
-def of_negatives(lead: float, count: int = 63) -> float:
+def of_negatives(lead, count=63):
     """The weight of so many negatives, if the positive's logit leads by so much."""
     return count * math.exp(-lead) / (1 + count * math.exp(-lead))
 

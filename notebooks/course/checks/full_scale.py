@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cosine_similarity, normalize
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
@@ -47,11 +44,11 @@ COUNT = {
 }
 
 
-def epoch_order(seed: int, epoch: int, count: int) -> np.ndarray:
+def epoch_order(seed, epoch, count):
     return np.random.default_rng([seed, epoch]).permutation(count)
 
 
-def rows(order: Callable[..., Any], seed: int, epoch: int, count: int = 40) -> list[int]:
+def rows(order, seed, epoch, count=40):
     return [int(row) for row in order(seed, epoch, count)]
 
 
@@ -108,11 +105,8 @@ SHARE = {
     "That is in percent: answer with a number between 0 and 1.": 93.8,
 }
 
-Towers = Sequence[Callable[[Tensor], Tensor]]
-Loss = Callable[[Tensor, Tensor], Tensor]
 
-
-def cached_step(towers: Towers, inputs: Sequence[Tensor], loss: Loss, size: int) -> float:
+def cached_step(towers, inputs, loss, size):
     sides = list(zip(towers, inputs, strict=True))
     with torch.no_grad():
         embedded = [torch.cat([tower(part) for part in x.split(size)]) for tower, x in sides]
@@ -127,29 +121,29 @@ def cached_step(towers: Towers, inputs: Sequence[Tensor], loss: Loss, size: int)
     return value.item()
 
 
-def whole_step(towers: Towers, inputs: Sequence[Tensor], loss: Loss, size: int) -> float:
+def whole_step(towers, inputs, loss, size):
     value = loss(towers[0](inputs[0]), towers[1](inputs[1]))
     value.backward()
     return value.item()
 
 
-def small_batches(towers: Towers, inputs: Sequence[Tensor], loss: Loss, size: int) -> float:
+def small_batches(towers, inputs, loss, size):
     parts = list(zip(inputs[0].split(size), inputs[1].split(size), strict=True))
     return sum(whole_step(towers, part, loss, size) for part in parts) / len(parts)
 
 
-def learned(step: Callable[..., Any], size: int) -> tuple[Any, ...]:
+def learned(step, size):
     """A step's loss on six pairs, the weights' gradients, the most rows with a graph at once, and without."""
 
     class Tower(nn.Module):
         """A tower of one layer, which remembers how many rows its graphs held at once."""
 
-        def __init__(self, width: int) -> None:
+        def __init__(self, width):
             super().__init__()
             self.layer = nn.Linear(width, 3).double()
             self.alive, self.with_graph, self.without = 0, 0, 0
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             vectors = nn.functional.normalize(torch.tanh(self.layer(x)), dim=-1)
             if vectors.requires_grad:
                 self.alive += len(x)
@@ -159,7 +153,7 @@ def learned(step: Callable[..., Any], size: int) -> tuple[Any, ...]:
                 self.without = max(self.without, len(x))
             return vectors
 
-        def freed(self, rows: int) -> None:
+        def freed(self, rows):
             self.alive -= rows
 
     with torch.random.fork_rng(devices=[]):
@@ -167,7 +161,7 @@ def learned(step: Callable[..., Any], size: int) -> tuple[Any, ...]:
         towers = Tower(5), Tower(4)
         inputs = torch.randn(6, 5).double(), torch.randn(6, 4).double()
 
-    def loss(v: Tensor, t: Tensor) -> Tensor:
+    def loss(v, t):
         """Each picture chooses its caption among all of the batch."""
         return -(4 * v @ t.T).log_softmax(1).diag().mean()
 
@@ -203,12 +197,12 @@ CACHE = {
 }
 
 
-def returned(gradients: Tensor, rank: int) -> Tensor:
+def returned(gradients, rank):
     own = gradients.shape[1] // len(gradients)
     return gradients.sum(0)[rank * own : (rank + 1) * own]
 
 
-def arrived(processes: int = 2, own: int = 3, rank: int = 1) -> tuple[Tensor, int]:
+def arrived(processes=2, own=3, rank=1):
     """Gradients (W, W · n, 2) and the number of a process."""
     generator = torch.Generator().manual_seed(10 * processes + own)
     return torch.randn(processes, processes * own, 2, generator=generator, dtype=torch.float64), rank
@@ -230,7 +224,7 @@ GATHER = {
 }
 
 
-def closely(elements: Tensor, words: Tensor) -> Tensor:
+def closely(elements, words):
     """The notebook's cross-attention: (n, N, D) and (L, D) make (n,)."""
     v, t = unit(elements), unit(words)
     affinity = (t @ v.mT).clamp(min=0)  # (n, L, N)
@@ -238,12 +232,12 @@ def closely(elements: Tensor, words: Tensor) -> Tensor:
     return cosine_similarity(share @ v, t, dim=-1).mean(-1)
 
 
-def rerank(quick: Tensor, elements: Tensor, words: Tensor, k: int) -> Tensor:
+def rerank(quick, elements, words, k):
     candidates = quick.topk(k).indices  # (k,)
     return candidates[closely(elements[candidates], words).argsort(descending=True)]
 
 
-def query(seed: int = 1, k: int = 4) -> tuple[Any, ...]:
+def query(seed=1, k=4):
     """A query's quick similarities (9,), the pictures' elements (9, 4, 6), its words (3, 6), and k."""
     return *normal((9,), (9, 4, 6), (3, 6), seed=seed), k
 

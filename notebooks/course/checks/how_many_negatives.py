@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 
 import torch
-from torch import Tensor, inf
+from torch import inf
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
@@ -15,26 +14,24 @@ from course.checks.samples import random_batch
 from vsecore.losses import adopt, adopt_k
 
 
-def k_hardest(S: Tensor, K: int, temperature: float = 0.05) -> Tensor:
+def k_hardest(S, K, temperature=0.05):
     return adopt(S, temperature, negatives=K)
 
 
-def scores(
-    size: int = 6, K: int = 5, temperature: float = 0.05, shift: float = 0.0, good: bool = False
-) -> tuple[Tensor, int, float]:
+def scores(size=6, K=5, temperature=0.05, shift=0.0, good=False):
     """A batch, K and a temperature. In a good batch, pairs are far ahead of all negatives."""
     S, _ = random_batch(size, 1, seed=size)
     return (S.mul(0.1).fill_diagonal_(0.3) if good else 0.4 * S + shift if shift else S), K, temperature
 
 
-def one_way(S: Tensor, K: int, temperature: float, hidden_by: float = -inf) -> Tensor:
+def one_way(S, K, temperature, hidden_by=-inf):
     """The loss of the pictures, whose own captions are hidden by a number."""
     hardest = S.clone().fill_diagonal_(hidden_by).topk(K, dim=1).indices
     logits = torch.cat([S.diag()[:, None], S.gather(1, hardest)], dim=1) / temperature
     return -logits.log_softmax(1)[:, 0].mean()
 
 
-def both_ways(hidden_by: float) -> Callable[[Tensor, int, float], Tensor]:
+def both_ways(hidden_by):
     """Make a loss that hides the pairs by this number."""
     return lambda S, K, temperature: (
         one_way(S, K, temperature, hidden_by) + one_way(S.T, K, temperature, hidden_by)
@@ -76,7 +73,7 @@ K_BY_HAND = {
 }
 
 
-def alike(own: float = 0.0, others: float = 0.0, size: int = 128, seed: int | None = None) -> tuple[Tensor]:
+def alike(own=0.0, others=0.0, size=128, seed=None):
     """A batch with these similarities of the pairs and of all others, or a random one that has learned."""
     if seed is not None:
         return (0.7 * random_batch(64, 1, seed)[0] + 0.3 * torch.eye(64),)

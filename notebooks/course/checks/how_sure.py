@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from course.checks.comparing import holds, like, passed, same
 from course.checks.kinds import break_it, code
@@ -17,23 +14,21 @@ CASES = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -9
 """Differences of two systems by seed: surely above 0, surely near it, surely below, and unclear."""
 ALL = [{"case": case} for case in range(4)]
 
-Differences = Sequence[float]
 
-
-def p_values(differences: Differences, margin: float) -> tuple[float, float]:
+def p_values(differences, margin):
     """How surprising the differences are if the true mean is 0, and if it is outside the margin."""
     found = doubts(differences, margin)
     return found.equal, found.beyond
 
 
-def seeds(case: int = 0, margin: float = 2.0) -> tuple[list[float], float]:
+def seeds(case=0, margin=2.0):
     return list(CASES[case]), margin
 
 
-def first_by(root: float = 0.5, tails: int = 2) -> Callable[[Differences, float], tuple[float, float]]:
+def first_by(root=0.5, tails=2):
     """Make two p-values of which the first may be wrong."""
 
-    def found(differences: Differences, margin: float) -> tuple[float, float]:
+    def found(differences, margin):
         from scipy.stats import t
 
         n = len(differences)
@@ -62,7 +57,7 @@ P_VALUES = {
 }
 
 
-def family(p: Sequence[float] = (0.02, 0.021, 0.6, 0.004, 0.55), more: int = 0) -> tuple[list[float], int]:
+def family(p=(0.02, 0.021, 0.6, 0.004, 0.55), more=0):
     return list(p), len(p) + more
 
 
@@ -89,7 +84,7 @@ STUDIES, RATES, SEEDS = 100, 6, 5
 WINS = 15  # of the studies; a choice made beforehand wins two or three
 
 
-def study(number: int = 0) -> tuple[Tensor, Tensor]:
+def study(number=0):
     """Results of two systems that are equally good, (rates, seeds) each."""
     generator = torch.Generator().manual_seed(number)
     ours, theirs = (
@@ -98,11 +93,11 @@ def study(number: int = 0) -> tuple[Tensor, Tensor]:
     return ours, theirs
 
 
-def chosen(answer: Callable[..., Any], number: int) -> list[float]:
+def chosen(answer, number):
     return [float(one) for one in answer(*study(number))]
 
 
-def from_the_table(answer: Callable[..., Any], number: int) -> bool:
+def from_the_table(answer, number):
     """Whether each difference is one of the seed's, of some rate of ours and some rate of theirs."""
     ours, theirs = study(number)
     possible = ours[:, None] - theirs  # (rates, rates, seeds)
@@ -110,15 +105,15 @@ def from_the_table(answer: Callable[..., Any], number: int) -> bool:
     return bool(((possible - made).abs() < 1e-6).any(0).any(0).all())
 
 
-def best_and_worst(ours: Tensor, theirs: Tensor) -> Tensor:
+def best_and_worst(ours, theirs):
     return ours.max(0).values - theirs.min(0).values
 
 
-def best_rate(results: Tensor) -> Tensor:
+def best_rate(results):
     return results[results.mean(1).argmax()]
 
 
-def wins(answer: Callable[..., Any]) -> int:
+def wins(answer):
     """How many studies of equal systems it turns into a win that looks sure."""
     left = [doubts(chosen(answer, number), 0.0) for number in range(STUDIES)]
     return sum(one.equal < SIGNIFICANCE and one.mean > 0 for one in left)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, inf
+from torch import inf
 
 from course.checks.comparing import equals, holds, like, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.evaluation import evaluate, map_at_r, ranks
 
 
-def caption_ranks(S: Tensor, owner: Tensor) -> Tensor:
+def caption_ranks(S, owner):
     return ranks(S, owner)[1]
 
 
-def picture_ranks(S: Tensor, owner: Tensor) -> Tensor:
+def picture_ranks(S, owner):
     return ranks(S, owner)[0]
 
 
-def scores(
-    each: int = 5, shift: float = 0.0, ties: bool = False, perfect: bool = False
-) -> tuple[Tensor, Tensor]:
+def scores(each=5, shift=0.0, ties=False, perfect=False):
     """Similarities (40, C) of pictures with so many captions each, and the owners, in random order."""
     generator = torch.Generator().manual_seed(each)
     owner = torch.arange(40).repeat_interleave(each)
@@ -32,14 +30,14 @@ def scores(
     return (S.round() if ties else S), owner
 
 
-def strictly_higher(S: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+def strictly_higher(S, owner):
     """How many of the others score higher than a picture's best caption, and than a caption's picture."""
     own = torch.arange(len(S))[:, None] == owner
     best = S.masked_fill(~own, -inf)
     return (best.amax(1, keepdim=True) < S).sum(1), (best.amax(0) < S).sum(0)
 
 
-def hidden_by_zero(S: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+def hidden_by_zero(S, owner):
     own = torch.arange(len(S))[:, None] == owner
     best = S * own
     return (~own & (best.amax(1, keepdim=True) <= S)).sum(1), (~own & (best.amax(0) <= S)).sum(0)
@@ -88,13 +86,13 @@ MEDIAN = {
 }
 
 
-def precision(shown: Tensor) -> float:
+def precision(shown):
     """The average precision at R of one query, whose items are shown in this order, (n,) bool."""
     places = torch.arange(len(shown), 0, -1, dtype=torch.float32)  # scores in the order shown
     return map_at_r(places[None], shown[None])
 
 
-def shown(order: str = "01110") -> tuple[Tensor]:
+def shown(order="01110"):
     return (torch.tensor([item == "1" for item in order]),)
 
 

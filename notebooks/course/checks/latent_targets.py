@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same
@@ -19,14 +16,7 @@ WEIGHT = {
 }
 
 
-def path(
-    rec: Sequence[float],
-    bound: float,
-    initial: float = 1.0,
-    lr: float = 5e-3,
-    momentum: float = 0.9,
-    maximum: float = 100.0,
-) -> list[float]:
+def path(rec, bound, initial=1.0, lr=5e-3, momentum=0.9, maximum=100.0):
     value, velocity, used = initial, 0.0, []
     for step, one in enumerate(rec):
         used.append(value)
@@ -45,11 +35,11 @@ STEEP = (0.2, 1.0, 9.0, 0.9, 30.0)
 """The same, with a momentum and a maximum that the multiplier reaches."""
 
 
-def losses(rec: Sequence[float] = RISES, options: Sequence[float] = FAST) -> tuple[Any, ...]:
+def losses(rec=RISES, options=FAST):
     return list(rec), *options
 
 
-def free(rec: Sequence[float], bound: float, initial: float = 1.0, lr: float = 5e-3) -> list[float]:
+def free(rec, bound, initial=1.0, lr=5e-3):
     """The multiplier moves without limits, and is brought between them where it is used."""
     above = path(rec, bound, initial + 1000, lr, maximum=inf)  # so high that it does not reach zero
     return [min(max(value - 1000, 0.0), 100.0) for value in above]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
-from torch import Tensor, inf, nn
+from torch import inf, nn
 
 from course.checks.comparing import agrees, equals, gradient, holds, like, multiple, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
@@ -15,35 +13,28 @@ from course.checks.samples import random_batch
 from vsecore.losses import triplet
 
 
-def sum_of_hinges(S: Tensor, margin: float = 0.2) -> Tensor:
+def sum_of_hinges(S, margin=0.2):
     return triplet(S, margin, hardest=False)
 
 
-def hardest_of_hinges(S: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
+def hardest_of_hinges(S, positives, margin=0.2):
     return triplet(S, margin, positives=positives)
 
 
-def batch(
-    pictures: int = 5,
-    each: int = 1,
-    seed: int = 5,
-    shift: float = 0.0,
-    perfect: bool = False,
-    margin: float | None = None,
-) -> tuple[Any, ...]:
+def batch(pictures=5, each=1, seed=5, shift=0.0, perfect=False, margin=None):
     """Similarities (B, C), near a shift if there is one; which are positive; a margin, if one is given."""
     S, positives = random_batch(pictures, each, seed)
     S = 2.0 * positives - 1 if perfect else 0.4 * S + shift if shift else S
     return (S, positives) if margin is None else (S, positives, margin)
 
 
-def square(**given: Any) -> tuple[Any, ...]:
+def square(**given):
     """Similarities of pictures with one caption each, (B, B), and perhaps a margin."""
     S, _, *margin = batch(**given)
     return S, *margin
 
 
-def rows(S: Tensor, *_: Any) -> Tensor:
+def rows(S, *_):
     """The sum of the pictures' hinges, without those of the diagonal."""
     return (0.2 + S - S.diag()[:, None]).relu().fill_diagonal_(0).sum()
 
@@ -82,7 +73,7 @@ READ = {
 }
 
 
-def hiding(S: Tensor, positives: Tensor, hidden: Tensor, low: float = -inf) -> Tensor:
+def hiding(S, positives, hidden, low=-inf):
     """The hardest negatives' hinges, where a number takes the place of what may be no negative."""
     negatives = torch.where(hidden, low, S)
     cost = (0.2 + negatives.amax(1, keepdim=True) - S).relu() + (0.2 + negatives.amax(0) - S).relu()
@@ -119,13 +110,7 @@ SIBLINGS = {
 }
 
 
-def one_step(
-    picture_tower: nn.Module,
-    caption_tower: nn.Module,
-    loss: Callable[[Tensor], Tensor],
-    optimizer: torch.optim.Optimizer,
-    batch: Any,
-) -> float:
+def one_step(picture_tower, caption_tower, loss, optimizer, batch):
     scores = picture_tower(batch.pictures) @ caption_tower(batch.tokens, batch.token_mask).T  # (B, B)
     cost = loss(scores)
     optimizer.zero_grad()
@@ -134,30 +119,30 @@ def one_step(
     return cost.item()
 
 
-def trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tensor]]:
+def trained(step, steps):
     """What a step returns on a small batch, a few times in a row, and the weights afterwards."""
 
     class CaptionTower(nn.Module):
         """A caption tower of one table: small, but it needs the mask."""
 
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.embed = nn.Embedding(7, 4)
 
-        def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        def forward(self, tokens, mask):
             return nn.functional.normalize((self.embed(tokens) * mask[..., None]).sum(1), dim=-1)
 
     class Descent:
         """Gradient descent. The first optimizer of torch's own imports its compiler, which takes seconds."""
 
-        def __init__(self, weights: list[nn.Parameter], rate: float) -> None:
+        def __init__(self, weights, rate):
             self.weights, self.rate = weights, rate
 
-        def zero_grad(self, set_to_none: bool = True) -> None:
+        def zero_grad(self, set_to_none=True):
             for weight in self.weights:
                 weight.grad = None
 
-        def step(self) -> None:
+        def step(self):
             with torch.no_grad():
                 for weight in self.weights:
                     if weight.grad is not None:
@@ -174,7 +159,7 @@ def trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tenso
     weights = [weight for tower in towers for weight in tower.parameters()]
     optimizer = Descent(weights, 0.1)
 
-    def loss(S: Tensor) -> Tensor:
+    def loss(S):
         """Each picture chooses its caption: unlike most losses it has another value if S is transposed."""
         return -S.log_softmax(1).diag().sum()
 
@@ -182,9 +167,9 @@ def trained(step: Callable[..., Any], steps: int) -> tuple[list[Any], list[Tenso
     return given, [weight.detach() for weight in weights]
 
 
-def without_update(pictures: Any, captions: Any, loss: Any, optimizer: Any, batch: Any) -> float:
+def without_update(pictures, captions, loss, optimizer, batch):
     idle = SimpleNamespace(zero_grad=lambda: None, step=lambda: None)
-    return one_step(pictures, captions, loss, idle, batch)  # type: ignore[arg-type]
+    return one_step(pictures, captions, loss, idle, batch)
 
 
 STEP = {
@@ -209,16 +194,16 @@ TIES = torch.kron(torch.eye(2), torch.ones(2, 2))
 """Similarities of two pictures that nobody can tell apart, and of two more."""
 
 
-def cost_of(scores: Any) -> float:
+def cost_of(scores):
     """The hardest-negative loss of a learner's batch of four."""
     return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
 
 
-def is_batch_of_four(answer: Any) -> bool:
+def is_batch_of_four(answer):
     return tuple(answer.shape) == (4, 4) and bool((answer.abs() <= 1).all())
 
 
-def lead(scores: Tensor) -> float:
+def lead(scores):
     """By how much a pair is more similar than its negatives are on average, where that is least."""
     own, size = scores.diag(), len(scores)
     return min(float((own - (scores.sum(side) - own) / (size - 1)).min()) for side in (0, 1))

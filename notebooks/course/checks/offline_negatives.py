@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, inf
+from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.similarity import unit
 
 
-def chance(top: int, among: int, drawn: int) -> float:
+def chance(top, among, drawn):
     return 1 - math.comb(among - top, drawn) / math.comb(among, drawn)
 
 
-def draw(top: int = 3, among: int = 10, drawn: int = 4) -> tuple[int, int, int]:
+def draw(top=3, among=10, drawn=4):
     return top, among, drawn
 
 
@@ -45,19 +43,17 @@ CHANCE = {
 }
 
 
-def hide_own(scores: Tensor, first: int, owner: Tensor) -> Tensor:
+def hide_own(scores, first, owner):
     rows = torch.arange(first, first + len(scores), device=scores.device)
     return scores.masked_fill(rows[:, None] == owner, -torch.inf)
 
 
-def block(
-    first: int = 0, owner: Sequence[int] = (0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 4)
-) -> tuple[Tensor, int, Tensor]:
+def block(first=0, owner=(0, 0, 1, 1, 1, 2, 3, 3, 4, 4, 4)):
     """Scores (2, 11) of two pictures, the number of the first one, and whose the captions are."""
     return 2 * uniform(2, 11) - 1, first, torch.tensor(owner)
 
 
-def uniform(*size: int, seed: int = 1) -> Tensor:
+def uniform(*size, seed=1):
     return torch.rand(size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -82,14 +78,14 @@ OWN = {
 }
 
 
-def merge(best: Tensor, rows: Tensor, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+def merge(best, rows, scores, first):
     new = torch.arange(first, first + len(scores), device=scores.device).expand(len(best), -1)
     joined = torch.cat([best, scores.T], 1)  # (Nc, k + b)
     best, places = joined.topk(best.shape[1], 1)
     return best, torch.cat([rows, new], 1).gather(1, places)
 
 
-def running(seed: int = 3, empty: bool = False) -> tuple[Tensor, Tensor, Tensor, int]:
+def running(seed=3, empty=False):
     """The best 3 of pictures 0 to 4 for each of 6 captions, and the block of pictures 5 to 8.
 
     If empty, there is nothing yet, and the block of pictures 0 to 3 has scores below zero.
@@ -123,9 +119,7 @@ MERGE = {
 }
 
 
-def mine(
-    images: Tensor, captions: Tensor, owner: Tensor, texts: int = 300, pictures: int = 60, block: int = 500
-) -> tuple[Tensor, Tensor]:
+def mine(images, captions, owner, texts=300, pictures=60, block=500):
     best = torch.full((len(captions), pictures), -torch.inf, dtype=images.dtype)  # (Nc, k)
     rows = torch.zeros(len(captions), pictures, dtype=torch.long)  # (Nc, k)
     hardest = []
@@ -136,7 +130,7 @@ def mine(
     return torch.cat(hardest), rows
 
 
-def world(block: int = 9, seed: int = 1) -> tuple[Any, ...]:
+def world(block=9, seed=1):
     """Nine pictures and 20 captions (of unit length), the captions' owners in no order, and 4, 3, block."""
     generator = torch.Generator().manual_seed(seed)
     sides = [unit(torch.randn(rows, 5, generator=generator, dtype=torch.float64)) for rows in (9, 20)]
@@ -144,15 +138,15 @@ def world(block: int = 9, seed: int = 1) -> tuple[Any, ...]:
     return *sides, owner[torch.randperm(20, generator=generator)], 4, 3, block
 
 
-def has_own(texts: Tensor, owner: Tensor) -> bool:
+def has_own(texts, owner):
     return bool((owner[texts] == torch.arange(len(texts))[:, None]).any())
 
 
-def mined_with_own(images: Tensor, captions: Tensor, owner: Tensor, *rest: int) -> tuple[Tensor, Tensor]:
+def mined_with_own(images, captions, owner, *rest):
     return mine(images, captions, owner + len(images), *rest)
 
 
-def holds_own(answer: Callable[..., Any]) -> bool:
+def holds_own(answer):
     return has_own(torch.as_tensor(answer(*world())[0]).long(), world()[2])
 
 
@@ -186,10 +180,7 @@ BILL = {
 }
 
 
-def lists(
-    texts: Sequence[Sequence[int]] = ((2, 5), (0, 4), (6, 1), (3, 2)),
-    owner: Sequence[int] = (0, 0, 1, 1, 2, 2, 3, 3),
-) -> tuple[Tensor, Tensor]:
+def lists(texts=((2, 5), (0, 4), (6, 1), (3, 2)), owner=(0, 0, 1, 1, 2, 2, 3, 3)):
     return torch.tensor(texts), torch.tensor(owner)
 
 

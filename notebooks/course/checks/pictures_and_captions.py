@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from course.checks.comparing import between, equals, holds, like, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore import scenes
-from vsecore.scenes import Form, Scene
 
 SHOWN = 12
 """The picture of the test split that the notebook looks at."""
@@ -21,42 +18,29 @@ LOOKALIKES = (37, 60)
 PICTURES = 200
 """How many pictures of the test split a sentence is tried on: all that tier smoke has."""
 
-Relation = tuple[str, int, int]
 
-
-def consistent(
-    matched: Sequence[Sequence[int]], claimed: Sequence[Relation], facts: Sequence[Relation]
-) -> bool:
+def consistent(matched, claimed, facts):
     taken = list(itertools.chain.from_iterable(matched))
     return len(taken) == len(set(taken)) and claims_hold(matched, claimed, facts)
 
 
-def claims_hold(
-    matched: Sequence[Sequence[int]],
-    claimed: Iterable[Relation],
-    facts: Sequence[Relation],
-    each: Callable[[Iterable[bool]], bool] = all,
-) -> bool:
+def claims_hold(matched, claimed, facts, each=all):
     return all(each((name, a, b) in facts for a in matched[i] for b in matched[j]) for name, i, j in claimed)
 
 
-def case(
-    matched: Sequence[Sequence[int]] = ((2,), (0,)),
-    claimed: Sequence[Relation] = (("holding", 0, 1),),
-    facts: Sequence[Relation] = (("left of", 0, 2), ("holding", 2, 0)),
-) -> tuple[list[Any], ...]:
+def case(matched=((2,), (0,)), claimed=(("holding", 0, 1),), facts=(("left of", 0, 2), ("holding", 2, 0))):
     """The things of each entity, the relations claimed, those of the scene."""
     return [*matched], [*claimed], [*facts]
 
 
-def truth_value(made: Any) -> Any:
+def truth_value(made):
     return made if isinstance(made, bool | np.bool_) else None
 
 
-NO_CLAIM: dict[str, Any] = {"claimed": []}
+NO_CLAIM: dict = {"claimed": []}
 TWICE = NO_CLAIM | {"matched": [(2,), (2,)]}
-HELD: dict[str, Any] = {"claimed": [("holding", 1, 0)]}
-DOGS: dict[str, Any] = {"matched": [(0, 1), (2,)], "claimed": [("left of", 0, 1)]}
+HELD = {"claimed": [("holding", 1, 0)]}
+DOGS = {"matched": [(0, 1), (2,)], "claimed": [("left of", 0, 1)]}
 ONE_OF_TWO_DOGS = DOGS | {"facts": [("left of", 0, 2)]}
 BOTH_DOGS = DOGS | {"facts": [("left of", 0, 2), ("left of", 1, 2)]}
 
@@ -98,12 +82,12 @@ SHARE = {
 
 
 @cache
-def shown_scenes() -> tuple[Scene, ...]:
+def shown_scenes():
     """The first scenes of the test split, by their rows."""
     return tuple(picture.scene for picture in scenes.generate(PICTURES, split="test"))
 
 
-def true_of(sentence: str) -> set[int]:
+def true_of(sentence):
     """The rows of the first scenes of which a sentence is true."""
     form = scenes.parse(sentence)
     return {row for row, scene in enumerate(shown_scenes()) if scenes.holds(form, scene)}
@@ -129,13 +113,13 @@ SENTENCE = {
 }
 
 
-def expected_false_negatives(truth: np.ndarray, owner: np.ndarray, batch: int) -> float:
+def expected_false_negatives(truth, owner, batch):
     captions, pictures = truth.shape
     foreign = truth.sum() - truth[np.arange(captions), owner].sum()
     return float(batch * (batch - 1) * foreign / (captions * (pictures - 1)))
 
 
-def world(each: int = 3, batch: int = 5, share: float = 0.3) -> tuple[np.ndarray, np.ndarray, int]:
+def world(each=3, batch=5, share=0.3):
     """Which caption is true of which picture, by chance, (Nc, 9), their owners (Nc,) and a batch size."""
     owner = np.repeat(np.arange(9), each)
     truth = np.random.default_rng(batch).random((len(owner), 9)) < share
@@ -143,7 +127,7 @@ def world(each: int = 3, batch: int = 5, share: float = 0.3) -> tuple[np.ndarray
     return truth, owner, batch
 
 
-def times(cells: Callable[[int], float]) -> Callable[..., float]:
+def times(cells):
     """Make an answer that multiplies the share of true pairs by a wrong number of cells."""
     return lambda truth, owner, batch: cells(batch) * expected_false_negatives(truth, owner, 2) / 2
 
@@ -167,22 +151,20 @@ BATCH = {
 }
 
 
-def careless(form: Form, scene: Scene) -> bool:
+def careless(form, scene):
     """Like `scenes.holds`, but one thing may be matched with two entities."""
     carried = {i for name, i, _ in scene.relations if name == "on"}
     if form.place not in (None, scene.place) or form.mark not in (None, scene.mark):
         return False
-    choices: list[list[tuple[int, ...]]] = []
+    choices = []
     for entity in form.entities:
         fitting = tuple(i for i, thing in enumerate(scene.things) if entity.fits(thing, i in carried))
-        if entity.count == 1:
-            choices.append([(i,) for i in fitting])
-        else:
-            choices.append([fitting] if len(fitting) == entity.count else [])
+        all_of_them = [fitting] if len(fitting) == entity.count else []
+        choices.append([(i,) for i in fitting] if entity.count == 1 else all_of_them)
     return any(claims_hold(given, form.relations, scene.relations) for given in itertools.product(*choices))
 
 
-def called(judge: Callable[[Form, Scene], bool], sentence: str) -> bool:
+def called(judge, sentence):
     return judge(scenes.parse(sentence), shown_scenes()[SHOWN])
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, inf, nan, nn
+from torch import Tensor, inf, nan
 
 from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
@@ -14,7 +11,7 @@ from course.checks.samples import normal, padded
 from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
 
 
-def theta(answer: Any, longer: float = 1) -> Tensor:
+def theta(answer, longer=1):
     """What the answer's two vectors make of the sorted rows of 10.weights, (2, 3)."""
     rows = torch.tensor([[3, 2], [1, 2], [0, 1]]).double()  # (N, D)
     return (longer * torch.as_tensor(answer, dtype=torch.float64) @ rows.T).softmax(1)
@@ -44,18 +41,16 @@ WEIGHTS = {
 }
 
 
-def k_max(x: Tensor, mask: Tensor, k: int) -> Tensor:
+def k_max(x, mask, k):
     return KMaxPool(k)(x, mask)
 
 
-def elements(
-    counts: Sequence[int] = (5, 4), k: int = 2, filler: float = 0.0, scale: float = 1, flipped: bool = False
-) -> tuple[Tensor, Tensor, int]:
+def elements(counts=(5, 4), k=2, filler=0.0, scale=1, flipped=False):
     x, mask = padded(counts, max(counts), 4, filler, seed=k)
     return (scale * x.flip(1), mask.flip(1), k) if flipped else (scale * x, mask, k)
 
 
-def hidden_by_five(x: Tensor, mask: Tensor, k: int) -> Tensor:
+def hidden_by_five(x, mask, k):
     top = torch.where(mask[..., None], x, -5.0).topk(min(k, x.shape[1]), dim=1).values
     return top.where(top > -5, 0).sum(1) / (top > -5).sum(1)
 
@@ -84,13 +79,13 @@ KMAX = {
 }
 
 
-def gpo_weights(places: Tensor, gru: nn.GRU, linear: nn.Linear) -> Tensor:
+def gpo_weights(places, gru, linear):
     pool = GPO(gru.input_size, gru.hidden_size)
     pool.gru, pool.linear = gru, linear
     return pool.weights(torch.tensor([len(places)]))[0]
 
 
-def weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Tensor | None]:
+def weights_of_places(weights, count):
     """The weights made for so many places, and the gradient of the linear layer from their squares."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(count)
@@ -103,7 +98,7 @@ def weights_of_places(weights: Callable[..., Any], count: int) -> tuple[Any, Ten
     return theta, pool.linear.weight.grad
 
 
-def sharpened(factor: float, parts: slice = slice(2)) -> Callable[..., Tensor]:
+def sharpened(factor, parts=slice(2)):
     """Make weights whose logits are multiplied by a number, of one or both directions."""
     return lambda places, gru, linear: (
         factor * linear(gru(places)[0].unflatten(-1, (2, -1))[:, parts].mean(1))[:, 0]
@@ -134,13 +129,12 @@ GPO_TABLE = {
 }
 
 
-def token_level(u: Tensor, mask: Tensor, W_tok: Tensor) -> Tensor:
+def token_level(u, mask, W_tok):
     pool = AdPool(u.shape[2], token_share=1.0).to(u)
-    pooled: Tensor = torch.func.functional_call(pool, {"token.weight": W_tok.T}, (u, mask))
-    return pooled
+    return torch.func.functional_call(pool, {"token.weight": W_tok.T}, (u, mask))
 
 
-def rows(counts: Sequence[int] = (5, 2, 1), scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+def rows(counts=(5, 2, 1), scale=1.0):
     """Sorted rows (B, 5, 4) below zero, then padding of zeros; which rows are real; a vector W (4, 1)."""
     x, mask = padded(counts, 5, 4, -inf)
     u = x.sort(1, descending=True).values.masked_fill(~mask[..., None], 0.0)
@@ -160,12 +154,12 @@ TOKEN = {
 }
 
 
-def adpool(token: Tensor, x: Tensor, mask: Tensor, W_bal: Tensor) -> Tensor:
+def adpool(token, x, mask, W_bal):
     both = torch.stack([token, SoftPool()(x, mask)], 1)  # (B, 2, D)
     return ((both @ W_bal).softmax(1) * both).sum(1)  # (B, D)
 
 
-def levels(counts: Sequence[int] = (6, 4), scale: float = 1.0, filler: float = 0.0) -> tuple[Tensor, ...]:
+def levels(counts=(6, 4), scale=1.0, filler=0.0):
     """A result of the token level (B, 4), elements (B, 6, 4), their mask and a vector W (4, 1)."""
     token, W_bal = normal((len(counts), 4), (4, 1), seed=6)
     return token, *padded(counts, 6, 4, filler), scale * W_bal

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from course.checks.comparing import Gradient, between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, predict
 from course.checks.samples import gradient_of, normal
 
-Two = Sequence[Tensor]
 
-
-def off_tri(
-    positive: Tensor, online: Two, offline: Two, margin: float = 0.2, offline_margin: float = 0.0
-) -> Tensor:
+def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):
     hinges = [margin - positive + one for one in online] + [
         offline_margin - positive + one for one in offline
     ]
     return torch.stack(hinges).relu().sum()  # of (4, B)
 
 
-def similarities(count: int, kinds: int) -> list[Tensor]:
+def similarities(count, kinds):
     """Random similarities of some kinds, (B,) each: open hinges and closed ones."""
     generator = torch.Generator().manual_seed(100 * count + 10 * kinds)
     return [torch.rand(count, generator=generator) * 2 - 1 for _ in range(kinds)]
 
 
-def five(values: Sequence[float] = (), margins: Sequence[float] = ()) -> tuple[Any, ...]:
+def five(values=(), margins=()):
     """Similarities of six pairs, two online and two offline negatives, (B,) each; or of one pair."""
     positive, *negatives = torch.tensor(values)[:, None] if values else similarities(6, 5)
     return positive, negatives[:2], negatives[2:], *margins
@@ -54,28 +47,26 @@ TRIPLET = {
     ),
 }
 
-Sides = tuple[Tensor, Tensor]
 
-
-def new_pairs(positive: Tensor, of_text: Sides, of_picture: Sides, offline_margin: float = 0.0) -> Tensor:
+def new_pairs(positive, of_text, of_picture, offline_margin=0.0):
     (own_picture, text), (picture, own_text) = of_text, of_picture  # (B, D) each
     pair, swapped = (picture * text).sum(-1), (own_picture * own_text).sum(-1)  # (B,) each
     return ((offline_margin - positive + pair).relu() + (offline_margin - positive + swapped).relu()).sum()
 
 
-def two_sides(count: int = 7, best: bool = False, margins: Sequence[float] = ()) -> tuple[Any, ...]:
+def two_sides(count=7, best=False, margins=()):
     """The similarities of some pairs (B,), or ones, and unit vectors of two more pairs each, (B, D)."""
     first, second, third, fourth = (normalize(one, dim=-1) for one in normal(*[(count, 5)] * 4, seed=count))
     own = torch.rand(count, generator=torch.Generator().manual_seed(count)) - 0.5
     return torch.ones(count) if best else own, (first, second), (third, fourth), *margins
 
 
-def gradient_at_pictures(loss: Callable[..., Tensor], given: Sequence[Any]) -> Tensor:
+def gradient_at_pictures(loss, given):
     positive, of_text, (picture, own_text) = given
     return gradient_of(lambda v: loss(positive, of_text, (v, own_text)), picture)
 
 
-def by_matrices(positive: Tensor, of_text: Sides, of_picture: Sides) -> Tensor:
+def by_matrices(positive, of_text, of_picture):
     products = torch.stack([of_picture[0] @ of_text[1].T, of_text[0] @ of_picture[1].T])  # (2, B, B)
     return (products - positive).relu().sum()
 
@@ -107,19 +98,12 @@ PAIRS = {
 }
 
 
-def weighted_online(
-    positive: Tensor,
-    online: Tensor,
-    offline: Tensor,
-    margin: float = 0.2,
-    beta: float = 1.5,
-    alpha: float = 0.3,
-) -> Tensor:
+def weighted_online(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
     weight = beta - (offline - online) / alpha  # (B,)
     return (weight * (margin - positive + online).relu()).sum()
 
 
-def three(easy: bool = False, alike: bool = False, options: Sequence[float] = ()) -> tuple[Any, ...]:
+def three(easy=False, alike=False, options=()):
     """Similarities of pairs, and of an online and an offline negative each, (40,).
 
     If it is easy the pairs win by far; or else the two negatives may be alike.
@@ -146,14 +130,7 @@ WEIGHTS = {
 }
 
 
-def by_hand(
-    positive: Tensor,
-    online: Tensor,
-    offline: Tensor,
-    margin: float = 0.2,
-    beta: float = 1.5,
-    alpha: float = 0.3,
-) -> tuple[Tensor, Tensor, Tensor]:
+def by_hand(positive, online, offline, margin=0.2, beta=1.5, alpha=0.3):
     gap = margin - positive + online  # (B,)
     near_by, far = (gap > 0).to(gap.dtype), (offline - positive > 0).to(gap.dtype)  # (B,) each
     weight = beta - (offline - online) / alpha
@@ -189,7 +166,7 @@ NEGATIVE = {
 }
 
 
-def parts(answer: Any) -> tuple[float, list[float], list[float]]:
+def parts(answer):
     """The pair's similarity, the two with online negatives, and the other four."""
     pair, *others = (float(one) for one in answer)
     return pair, others[:2], others[2:]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 from torch import Tensor, inf
 from torch.nn import functional as F
@@ -14,20 +11,18 @@ from course.checks.kinds import ATTENTION, break_it, code, explore, no_gradient_
 from course.checks.samples import normal, real
 
 
-def norm(x: Tensor) -> Tensor:
+def norm(x):
     return F.layer_norm(x, x.shape[-1:])
 
 
-def block(
-    x: Tensor, mask: Tensor, ask: Tensor, join: Tensor, widen: Tensor, narrow: Tensor, heads: int
-) -> Tensor:
+def block(x, mask, ask, join, widen, narrow, heads):
     q, k, u = (norm(x) @ ask.T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)  # (B, A, N, Dh) each
     answer = F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
     z = x + answer.transpose(1, 2).flatten(2) @ join.T  # (B, N, D)
     return z + (norm(z) @ widen.T).relu() @ narrow.T
 
 
-def weights(zero: Sequence[str] = (), counts: Sequence[int] = (5, 5), filler: float = 0.0) -> tuple[Any, ...]:
+def weights(zero=(), counts=(5, 5), filler=0.0):
     """What the exercise hands over, some of its matrices zero: sets (2, 5, 8) of so many elements."""
     sizes = {"ask": (24, 8), "join": (8, 8), "widen": (16, 8), "narrow": (8, 16)}
     x, *drawn = normal((len(counts), 5, 8), *sizes.values(), seed=5)
@@ -36,10 +31,10 @@ def weights(zero: Sequence[str] = (), counts: Sequence[int] = (5, 5), filler: fl
     return x.masked_fill(~mask[..., None], filler), mask, *given, 2
 
 
-def built(divisor: float = 2, pre_norm: bool = True) -> Callable[..., Tensor]:
+def built(divisor=2, pre_norm=True):
     """Make a block without a mask, whose products q · k are divided by a number, perhaps normed elsewhere."""
 
-    def made(x: Tensor, mask: Tensor, ask: Tensor, *rest: Any) -> Tensor:
+    def made(x, mask, ask, *rest):
         join, widen, narrow, heads = rest
         first, last = (norm, Tensor.clone) if pre_norm else (Tensor.clone, norm)
         q, k, u = (first(x) @ ask.T).unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
@@ -49,7 +44,7 @@ def built(divisor: float = 2, pre_norm: bool = True) -> Callable[..., Tensor]:
     return made
 
 
-def as_printed(*given: Any) -> Tensor:
+def as_printed(*given):
     *rest, narrow, heads = given
     first_step = [*rest, 0 * narrow, heads]
     return given[0] + block(*given) - block(*first_step)
@@ -84,11 +79,11 @@ BLOCK = {
 }
 
 
-def attention(q: Tensor, k: Tensor, u: Tensor, mask: Tensor) -> Tensor:
+def attention(q, k, u, mask):
     return F.scaled_dot_product_attention(q, k, u, attn_mask=mask[:, None, None])
 
 
-def asked(counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = False) -> tuple[Tensor, ...]:
+def asked(counts=(5, 5), filler=0.0, alike=False):
     """Queries, keys and values (C, 2, 5, 4) of captions of so many words, and the mask; all keys alike."""
     q, k, u = normal((3, len(counts), 2, 5, 4), seed=3)[0]
     mask = real(counts, 5)
@@ -96,7 +91,7 @@ def asked(counts: Sequence[int] = (5, 5), filler: float = 0.0, alike: bool = Fal
     return q, k.masked_fill(padding | alike, filler), u.masked_fill(padding, filler), mask
 
 
-def of_words(made: Tensor) -> Tensor:
+def of_words(made):
     """What is compared of captions of 5, 3 and 1 words: nobody reads what a query of the padding gets."""
     return made.transpose(1, 2)[real([5, 3, 1], 5)]
 
@@ -122,24 +117,24 @@ ATTEND = {
 }
 
 
-def pair_loss(S: Tensor, margin: float) -> Tensor:
+def pair_loss(S, margin):
     own, foreign = S.diagonal(dim1=1, dim2=2), S.flip(2).diagonal(dim1=1, dim2=2)  # (B, 2): by pictures
     hinges = torch.stack([margin + other - own for other in (foreign, foreign.flip(1))]).clamp(min=0)
     return hinges.sum((0, 2)).mean()
 
 
-def twins(own: float = 0.0, spread: float = 1.0, margin: float = 0.2) -> tuple[Tensor, float]:
+def twins(own=0.0, spread=1.0, margin=0.2):
     """Scores (3, 2, 2) of a picture and its twin with a sentence and its twin, and a margin."""
     return own * torch.eye(2) + spread * normal((3, 2, 2), seed=7)[0], margin
 
 
-def gaps(S: Tensor, margin: float) -> Tensor:
+def gaps(S, margin):
     """What the four hinges of each pair clamp, (B, 4): both pictures, then both sentences."""
     a, b, c, d = S.flatten(1).unbind(1)
     return margin + torch.stack([b - a, c - d, c - a, b - d], 1)
 
 
-def hinges(S: Tensor, margin: float) -> Tensor:
+def hinges(S, margin):
     return gaps(S, margin).clamp(min=0)
 
 

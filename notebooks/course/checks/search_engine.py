@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
 from course.checks.comparing import between, equals, like, passed, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 
-Found = tuple[np.ndarray, np.ndarray]
 
-
-def exact_search(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+def exact_search(vectors, query, k, block):
     scores, rows = np.empty(0), np.empty(0, dtype=int)
     for start in range(0, len(vectors), block):
         part = vectors[start : start + block] @ query
@@ -25,25 +21,25 @@ def exact_search(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
     return scores, rows
 
 
-def searched(search: Callable[..., Any], count: int, k: int, block: int, shift: float = 0.0) -> Any:
+def searched(search, count, k, block, shift=0.0):
     """What a search finds in a file of vectors, and the most rows that it asked for at once."""
     import numpy as np
 
     class File:
         """Vectors on a disk: they can be sliced, and counted."""
 
-        def __init__(self, rows: np.ndarray) -> None:
+        def __init__(self, rows):
             self.rows, self.most, self.shape, self.dtype = rows, 0, rows.shape, rows.dtype
 
-        def __len__(self) -> int:
+        def __len__(self):
             return len(self.rows)
 
-        def __getitem__(self, chosen: Any) -> np.ndarray:
+        def __getitem__(self, chosen):
             part = self.rows[chosen]
             self.most = max(self.most, len(part) if part.ndim == 2 else 1)
             return part
 
-        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        def __array__(self, dtype=None, copy=None):
             self.most = len(self.rows)
             return np.asarray(self.rows, dtype=dtype)
 
@@ -58,11 +54,11 @@ def searched(search: Callable[..., Any], count: int, k: int, block: int, shift: 
     return [float(one) for one in scores], [int(one) for one in places], file.most
 
 
-def sizes(count: int = 40, k: int = 5, block: int = 8, shift: float = 0.0) -> tuple[int, int, int, float]:
+def sizes(count=40, k=5, block=8, shift=0.0):
     return count, k, block, shift
 
 
-def rows_of_blocks(vectors: Any, query: np.ndarray, k: int, block: int) -> Found:
+def rows_of_blocks(vectors, query, k, block):
     scores, rows = exact_search(vectors, query, k, block)
     return scores, rows % block
 
@@ -94,18 +90,17 @@ EXACT = {
 }
 
 
-def search_cells(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
+def search_cells(query, centres, members, vectors, k, probes):
     nearest = np.argsort(-(centres @ query))[:probes]
     rows = np.concatenate([members[cell] for cell in nearest])
-    found: np.ndarray = rows[np.argsort(-(vectors[rows] @ query))[:k]]
-    return found
+    return rows[np.argsort(-(vectors[rows] @ query))[:k]]
 
 
-def random_vectors(count: int, width: int = 6, seed: int = 0) -> np.ndarray:
+def random_vectors(count, width=6, seed=0):
     return np.random.default_rng([seed, count, width]).standard_normal((count, width)).astype(np.float32)
 
 
-def cells(k: int = 4, probes: int = 2, seed: int = 0, empty: bool = False) -> tuple[Any, ...]:
+def cells(k=4, probes=2, seed=0, empty=False):
     """A query, five cells of forty vectors, k and probes; the first cell to look into may be empty."""
     vectors, centres = random_vectors(40, seed=seed), random_vectors(5, seed=seed + 50)
     query = random_vectors(1, seed=seed + 100)[0]
@@ -115,13 +110,12 @@ def cells(k: int = 4, probes: int = 2, seed: int = 0, empty: bool = False) -> tu
     return query, centres, [np.flatnonzero(of == cell) for cell in range(5)], vectors, k, probes
 
 
-def places(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
+def places(query, centres, members, vectors, k, probes):
     rows = np.concatenate([members[cell] for cell in np.argsort(-(centres @ query))[:probes]])
-    found: np.ndarray = np.argsort(-(vectors[rows] @ query))[:k]
-    return found
+    return np.argsort(-(vectors[rows] @ query))[:k]
 
 
-def by_distance(query: Any, centres: Any, members: Any, vectors: Any, k: int, probes: int) -> np.ndarray:
+def by_distance(query, centres, members, vectors, k, probes):
     nearest = np.argsort(((centres - query) ** 2).sum(1))[:probes]
     return search_cells(query, centres[nearest], [members[cell] for cell in nearest], vectors, k, probes)
 
@@ -155,12 +149,11 @@ CELLS = {
 }
 
 
-def to_levels(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    codes: np.ndarray = np.round((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
-    return codes
+def to_levels(vectors, low, high):
+    return np.round((vectors - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
 
 
-def ranges(outside: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ranges(outside=False):
     """Vectors, and the lowest and highest value of each dimension, which some of them may leave.
 
     No value lies in the middle between two levels.
@@ -171,9 +164,8 @@ def ranges(outside: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return vectors, low + cut, high - cut
 
 
-def scaled(vectors: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    scaled: np.ndarray = (vectors - low) / (high - low) * 255
-    return scaled
+def scaled(vectors, low, high):
+    return (vectors - low) / (high - low) * 255
 
 
 LEVELS = {
@@ -205,14 +197,13 @@ BYTES = {
 }
 
 
-def scores_from_codes(query: np.ndarray, codebooks: np.ndarray, codes: np.ndarray) -> np.ndarray:
+def scores_from_codes(query, codebooks, codes):
     parts = query.reshape(len(codebooks), -1)
     table = np.einsum("md,mwd->mw", parts, codebooks)
-    found: np.ndarray = table[np.arange(len(codebooks)), codes].sum(1)
-    return found
+    return table[np.arange(len(codebooks)), codes].sum(1)
 
 
-def coded(parts: int = 3, words: int = 4, width: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def coded(parts=3, words=4, width=2):
     """A query, a codebook for each part, and the codes of nine vectors."""
     dice = np.random.default_rng([parts, words, width])
     query, codebooks = dice.standard_normal(parts * width), dice.standard_normal((parts, words, width))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, inf, nan
+from torch import inf, nan
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
@@ -24,16 +21,14 @@ COMPROMISE = {
 }
 
 
-def heads(x: Tensor, mask: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
-    def logits(rows: Tensor) -> Tensor:
+def heads(x, mask, W1, W2):
+    def logits(rows):
         return (rows @ W1).tanh() @ W2  # (B, N, K)
 
     return weighted_means(logits, x, mask)[1]  # type: ignore[arg-type]
 
 
-def attended(
-    counts: Sequence[int] = (5, 3), filler: float = 0.0, sharpness: float = 1.0
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def attended(counts=(5, 3), filler=0.0, sharpness=1.0):
     """Elements (B, 5, 6) whose padding holds `filler`, their mask, and weights (6, 7) and (7, 3)."""
     x, W1, W2 = normal((len(counts), 5, 6), (6, 7), (7, 3), seed=13)
     mask = real(counts, 5)
@@ -90,13 +85,13 @@ SPARSE = {
 }
 
 
-def gaussians(noise: float = 1.0, log: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+def gaussians(noise=1.0, log=1.0):
     """Means (2, 3), logarithms of variances (2, 3) and noise (2, 4, 3), the latter two times a factor."""
     mean, log_variance, drawn = normal((2, 3), (2, 3), (2, 4, 3), seed=13)
     return mean, log * log_variance, noise * drawn
 
 
-def points_of(mean: Tensor, log_variance: Tensor, noise: Tensor) -> Tensor:
+def points_of(mean, log_variance, noise):
     return mean[:, None] + (log_variance / 2).exp()[:, None] * noise
 
 
@@ -114,22 +109,18 @@ SAMPLE = {
 }
 
 
-def soft_loss(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
-    return soft_contrastive(v, t, scale, shift, positives)
-
-
-def clouds(scale: float = 3.0, shift: float = 4.0, points: int = 5) -> tuple[Any, ...]:
+def clouds(scale=3.0, shift=4.0, points=5):
     """Points of two pictures (2, J, 3) and of four captions (4, 4, 3), and which belong together."""
     v, t = normal((2, points, 3), (4, 4, 3), seed=5)
     return v, t, scale, shift, torch.arange(2)[:, None] == torch.arange(4) // 2
 
 
-def mean_of_logs(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
+def mean_of_logs(v, t, scale, shift, positives):
     p = (shift - scale * (v[:, None, :, None] - t[None, :, None]).norm(dim=-1)).sigmoid()  # (B, C, J, L)
     return -torch.where(positives[..., None, None], p, 1 - p).log().mean((2, 3)).sum()
 
 
-def positives_only(v: Tensor, t: Tensor, scale: float, shift: float, positives: Tensor) -> Tensor:
+def positives_only(v, t, scale, shift, positives):
     p = (shift - scale * (v[:, None, :, None] - t[None, :, None]).norm(dim=-1)).sigmoid()
     return -p.mean((2, 3)).log()[positives].sum()
 
@@ -144,7 +135,7 @@ SOFT = {
     "then its logarithm.": mean_of_logs,
     "You left out the pairs that do not belong together: of these, "
     "the complement 1 − p counts.": positives_only,
-    "You left out the minus before the logarithm.": lambda *given: -soft_loss(*given),
+    "You left out the minus before the logarithm.": lambda *given: -soft_contrastive(*given),
 }
 
 BREAK = {
@@ -168,7 +159,12 @@ EXERCISES = {
     "13.break": break_it("Break it", 6, BREAK, difficulty="easy"),
     "13.sample": code("Points of a Gaussian", 8, SAMPLE, points_of, gaussians),
     "13.soft": code(
-        "The soft contrastive loss", 15, SOFT, soft_loss, clouds, gives="vsecore.losses.soft_contrastive"
+        "The soft contrastive loss",
+        15,
+        SOFT,
+        soft_contrastive,
+        clouds,
+        gives="vsecore.losses.soft_contrastive",
     ),
     "13.explore": explore("A steeper sigmoid", 12, difficulty="hard"),
 }

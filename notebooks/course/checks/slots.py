@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import torch
-from torch import Tensor, inf, nan
+from torch import inf, nan
 
 from course.checks.comparing import between, equals, gradient, like, passed, same, shape
 from course.checks.kinds import ATTENTION, AUTOGRAD, NO_GRADIENT, break_it, code, explore, predict
@@ -18,19 +16,19 @@ from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import unit
 
 
-def shares(keys: Tensor, queries: Tensor, mask: Tensor) -> Tensor:
+def shares(keys, queries, mask):
     M = queries @ keys.mT / math.sqrt(keys.shape[-1])  # (B, K, N)
     return torch.where(mask.unsqueeze(1), M.softmax(1), 0)
 
 
-def elements(counts: Sequence[int] = (6, 4), filler: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
+def elements(counts=(6, 4), filler=0.0):
     """Keys (B, 6, 9), the padding's filled with a number; three queries each, (B, 3, 9); a mask (B, 6)."""
     keys, queries = normal((len(counts), 6, 9), (len(counts), 3, 9), seed=14)
     mask = real(counts, 6)
     return keys.masked_fill(~mask[..., None], filler), queries, mask
 
 
-def shares_over(dim: int) -> Callable[..., Tensor]:
+def shares_over(dim):
     """Make a softmax over the slots or the elements, in which the padding has minus infinity."""
     return lambda keys, queries, mask: (
         (queries @ keys.mT / math.sqrt(keys.shape[-1])).masked_fill(~mask[:, None], -inf).softmax(dim)
@@ -63,15 +61,7 @@ SHARES = {
 }
 
 
-def loop(
-    module: Any,
-    local: Tensor,
-    whole: Tensor,
-    mask: Tensor,
-    again: bool = True,
-    mean: bool = True,
-    kept: bool = True,
-) -> Tensor:
+def loop(module, local, whole, mask, again=True, mean=True, kept=True):
     x = module.norm_local(local)
     keys, values = module.key(x), module.value(x)
     slots = module.start.expand(len(x), -1, -1)
@@ -87,7 +77,7 @@ def loop(
     return module.norm_last(slots) + module.norm_global(whole)[:, None]
 
 
-def predicted(answer: Callable[..., Tensor], rounds: int, *given: Tensor) -> Tensor:
+def predicted(answer, rounds, *given):
     """The set that an answer predicts with the layers of a module of three slots, in so many rounds."""
     torch.manual_seed(14)
     module = SlotSetPrediction(6, slots=3, iterations=4, hidden=10).eval()
@@ -96,7 +86,7 @@ def predicted(answer: Callable[..., Tensor], rounds: int, *given: Tensor) -> Ten
         return answer(layers, *given)
 
 
-def scene(rounds: int = 3, counts: Sequence[int] = (5, 5), filler: float = 0.0) -> tuple[Any, ...]:
+def scene(rounds=3, counts=(5, 5), filler=0.0):
     """How many rounds; elements (B, 5, 6), whose padding holds a number; global features; a mask."""
     local, whole = normal((len(counts), 5, 6), (len(counts), 6), seed=8)
     mask = real(counts, 5)
@@ -133,22 +123,22 @@ BREAK = {
 }
 
 
-def smooth(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+def smooth(v, t, alpha):
     c = torch.einsum("bkd,cld->bckl", unit(v), unit(t))  # (B, C, K, L)
     return ((alpha * c).logsumexp(3).mean(2) + (alpha * c).logsumexp(2).mean(2)) / (2 * alpha)
 
 
-def sets(k: int = 4, n: int = 3, alpha: float = 16.0) -> tuple[Tensor, Tensor, float]:
+def sets(k=4, n=3, alpha=16.0):
     """Two pictures' sets (2, k, 6) and three captions' (3, n, 6), of unit length, and alpha."""
     v, t = normal((2, k, 6), (3, n, 6), seed=10 * k + n)
     return unit(v), unit(t), alpha
 
 
-def one_way(v: Tensor, t: Tensor, alpha: float, dim: int = 3) -> Tensor:
+def one_way(v, t, alpha, dim=3):
     return (alpha * torch.einsum("bkd,cld->bckl", v, t)).logsumexp(dim).mean(2) / alpha
 
 
-def summed(v: Tensor, t: Tensor, alpha: float) -> Tensor:
+def summed(v, t, alpha):
     return (one_way(v, t, alpha) * v.shape[1] + one_way(v, t, alpha, 2) * t.shape[1]) / 2
 
 
@@ -176,12 +166,12 @@ SMOOTH = {
 }
 
 
-def gradient_by_hand(c: Tensor, alpha: float) -> Tensor:
+def gradient_by_hand(c, alpha):
     rows, columns = (alpha * c).softmax(1), (alpha * c).softmax(0)  # (K, L) each
     return rows / (2 * c.shape[0]) + columns / (2 * c.shape[1])
 
 
-def of_pairs(k: int = 4, n: int = 3, alpha: float = 16.0) -> tuple[Tensor, float]:
+def of_pairs(k=4, n=3, alpha=16.0):
     return 2 * torch.rand(k, n, generator=torch.Generator().manual_seed(k)) - 1, alpha
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from course.checks.comparing import between, equals, holds, same
@@ -18,12 +17,11 @@ RANK = {
 }
 
 
-def nearest(v: Tensor, query: Tensor, k: int) -> list[int]:
-    rows: list[int] = cosine(v, query[None])[:, 0].topk(k).indices.tolist()
-    return rows
+def nearest(v, query, k):
+    return cosine(v, query[None])[:, 0].topk(k).indices.tolist()
 
 
-def of_lengths(scale: float = 9.0) -> tuple[Tensor, Tensor, int]:
+def of_lengths(scale=9.0):
     """Twenty vectors, whose lengths differ by up to `scale`, a query, and k."""
     generator = torch.Generator().manual_seed(0)
     v, query = torch.randn(20, 8, generator=generator), torch.randn(8, generator=generator)

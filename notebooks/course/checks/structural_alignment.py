@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, inf
+from torch import inf
 from torch.nn.functional import normalize
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
@@ -15,15 +13,13 @@ from course.checks.kinds import ATTENTION, STAY, break_it, code, compute, explor
 from course.checks.samples import normal, real
 
 
-def node_pooling(x: Tensor, mask: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
+def node_pooling(x, mask, W):
     logits = torch.where(mask[:, None], W @ x.mT, -torch.inf)  # (B, P, N)
     weights = logits.softmax(-1)  # (B, P, N)
     return weights @ x, weights  # (B, P, D), (B, P, N)
 
 
-def elements(
-    counts: Sequence[int] = (5, 5), filler: float = 0.0, scale: float = 1
-) -> tuple[Tensor, Tensor, Tensor]:
+def elements(counts=(5, 5), filler=0.0, scale=1):
     """Elements (B, 5, 4) with something in the padding, their mask, and the vectors of three pools (3, 4)."""
     x, W = normal((len(counts), 5, 4), (3, 4), seed=len(counts))
     mask = real(counts, 5)
@@ -50,7 +46,7 @@ POOL = {
 }
 
 
-def pool_loss(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float = 0.2) -> Tensor:
+def pool_loss(p, q, caption, picture, margin=0.2):
     p, q = normalize(p, dim=-1), normalize(q, dim=-1)  # (B, P, D)
     own = (p * q).sum(-1)  # (B, P)
     to_caption = (margin + (p * q[caption]).sum(-1) - own).relu()  # (B, P)
@@ -58,7 +54,7 @@ def pool_loss(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: fl
     return (to_caption + to_picture).sum()
 
 
-def pools(pairs: int = 5, each: int = 3, margin: float = 0.2, perfect: bool = False) -> tuple[Any, ...]:
+def pools(pairs=5, each=3, margin=0.2, perfect=False):
     """Pools of pictures and captions (B, P, D), the hardest caption and picture of each pair, and a margin.
 
     If perfect, pools point as their partners do, and are at right angles to those of other pairs.
@@ -70,13 +66,13 @@ def pools(pairs: int = 5, each: int = 3, margin: float = 0.2, perfect: bool = Fa
     return 2 * p, 3 * q, torch.arange(pairs).roll(-1), torch.arange(pairs).roll(-2), margin
 
 
-def joined_before(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float) -> Tensor:
+def joined_before(p, q, caption, picture, margin):
     p, q = normalize(p, dim=-1), normalize(q, dim=-1)
     own, *others = ((a * b).sum(-1).mean(1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))
     return torch.stack([margin + other - own for other in others]).relu().sum()
 
 
-def own_hardest(p: Tensor, q: Tensor, caption: Tensor, picture: Tensor, margin: float) -> Tensor:
+def own_hardest(p, q, caption, picture, margin):
     scores = torch.einsum("bpd,cpd->pbc", normalize(p, dim=-1), normalize(q, dim=-1))  # (P, B, C)
     own = scores.diagonal(dim1=1, dim2=2)  # (P, B)
     negatives = scores.masked_fill(torch.eye(len(p)) > 0, -inf)
@@ -102,7 +98,7 @@ HINGE = {
 }
 
 
-def node_hinges(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float = 0.2) -> Tensor:
+def node_hinges(x, y, mask, negative, margin=0.2):
     found = [
         (x * (torch.where(real[:, None], x @ side.mT, -torch.inf).softmax(-1) @ side)).sum(-1)  # (B, N)
         for side, real in ((y[negative], mask[negative]), (y, mask))
@@ -110,9 +106,7 @@ def node_hinges(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: fl
     return (margin + found[0] - found[1]).relu()
 
 
-def two_sides(
-    counts: Sequence[int] = (5, 5, 5), filler: float = 0.0, margin: float = 0.5, shift: int = 1
-) -> tuple[Any, ...]:
+def two_sides(counts=(5, 5, 5), filler=0.0, margin=0.5, shift=1):
     """Unit vectors (B, 3, 4), others (B, 5, 4) with something in the padding, their mask, the rows of the
     negatives, which come so many rows later, and the margin.
     """
@@ -121,7 +115,7 @@ def two_sides(
     return x, y.masked_fill(~mask[..., None], filler), mask, rows.roll(shift), margin
 
 
-def scaled_mixture(x: Tensor, y: Tensor, mask: Tensor, negative: Tensor, margin: float) -> Tensor:
+def scaled_mixture(x, y, mask, negative, margin):
     wrong, found = (normalize((x @ side.mT).softmax(-1) @ side, dim=-1) for side in (y[negative], y))
     return (margin + (x * (wrong - found)).sum(-1)).relu()
 
@@ -152,7 +146,7 @@ EVEN = {
 }
 
 
-def padded(answer: Any) -> tuple[Tensor, Tensor]:
+def padded(answer):
     """The share of a row of padding in the pool of 06.break, and the pool's cosine with the right one."""
     rows = torch.stack([torch.tensor([0, 1]), torch.tensor([0, 1]), torch.as_tensor(answer)]).double()
     weights = rows[:, 0].softmax(0)  # (3,)
