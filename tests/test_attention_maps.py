@@ -63,6 +63,10 @@ def model(similarity=None, front=False, table=None):
     return VSE(Elements(front=front), None, Elements(table, front=front), None, similarity)
 
 
+def maps_of(vse, seen, caption, tokenizer=WORDS, **options):
+    return plots.word_maps(SimpleNamespace(model=vse, tokenizer=tokenizer), seen, caption, **options)
+
+
 # Rows: start, red, kite, above, beach, end.
 GIVEN = torch.tensor([[1, 0, 0], [1, 0, 0], [0.2, 0.7, 0.1], [0, 0, 1], [0.5, 0.5, 0], [1, 0, 0]])
 CAPTION = "red Kite, above beach!"
@@ -70,24 +74,21 @@ CAPTION = "red Kite, above beach!"
 
 def test_a_word_takes_the_weights_of_its_own_row() -> None:
     given = torch.softmax(torch.randn(6, 3), 1)
-    maps = plots.word_maps(model(Weights(given)), SEEN, CAPTION, tokenizer=WORDS)
+    maps = maps_of(model(Weights(given)), SEEN, CAPTION)
     assert maps.words == ("red", "kite", "above", "beach") and maps.measure == "weight" and maps.hidden == 0
     np.testing.assert_allclose(maps.values, given[1:5].double().numpy())  # neither start nor end
     np.testing.assert_allclose(maps.values.sum(1), 1, rtol=1e-6)
 
 
-def test_a_run_brings_its_own_tokenizer() -> None:
-    run = SimpleNamespace(model=model(Weights(GIVEN)), tokenizer=WORDS)
-    assert plots.word_maps(run, SEEN, CAPTION).peaks() == [0, 1, 2, 0]
-    with pytest.raises(ValueError, match="tokenizer"):
-        plots.word_maps(run.model, SEEN, CAPTION)
+def test_each_word_has_its_largest_value_somewhere() -> None:
+    assert maps_of(model(Weights(GIVEN)), SEEN, CAPTION).peaks() == [0, 1, 2, 0]
 
 
 def test_without_weights_it_is_the_cosine_of_elements() -> None:
     table = torch.zeros(len(WORDS), 3)
     table[WORDS.numbers["kite"]] = torch.tensor([0.0, 5.0, 0.0])
     table[WORDS.numbers["red"]] = torch.tensor([-1.0, 0.0, 1.0])
-    maps = plots.word_maps(model(table=table), SEEN, CAPTION, tokenizer=WORDS)
+    maps = maps_of(model(table=table), SEEN, CAPTION)
     half = 0.5**0.5
     np.testing.assert_allclose(maps.values[:2], [[-half, 0, half], [0, 1, 0]], atol=1e-6)
     assert maps.measure == "cosine"
@@ -95,24 +96,24 @@ def test_without_weights_it_is_the_cosine_of_elements() -> None:
 
 def test_a_class_element_has_no_place() -> None:
     given = torch.softmax(torch.randn(7, 4), 1)
-    maps = plots.word_maps(model(Weights(given), front=True), SEEN, CAPTION, tokenizer=WORDS)
+    maps = maps_of(model(Weights(given), front=True), SEEN, CAPTION)
     np.testing.assert_allclose(maps.values, given[2:6, 1:].double().numpy())
 
 
 def test_an_unknown_word_is_marked_and_words_can_be_chosen() -> None:
-    maps = plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS)
+    maps = maps_of(model(), SEEN, "a red kite")
     assert maps.words == ("a (unknown)", "red", "kite")
-    chosen = plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS, words=["Kite", "a"])
+    chosen = maps_of(model(), SEEN, "a red kite", words=["Kite", "a"])
     assert chosen.words == ("a (unknown)", "kite") and chosen.hidden == 1
     for wrong in (["blue"], [], "kite"):
         with pytest.raises(ValueError, match="words "):
-            plots.word_maps(model(), SEEN, "a red kite", tokenizer=WORDS, words=wrong)
+            maps_of(model(), SEEN, "a red kite", words=wrong)
     with pytest.raises(ValueError, match="caption"):
-        plots.word_maps(model(), SEEN, "...", tokenizer=WORDS)
+        maps_of(model(), SEEN, "...")
 
 
 def test_a_long_caption_shows_its_first_words_and_says_so() -> None:
-    maps = plots.word_maps(model(), SEEN, "red kite " * 10, tokenizer=WORDS)
+    maps = maps_of(model(), SEEN, "red kite " * 10)
     assert len(maps.words) == 15 and maps.hidden == 5
     assert "5 words have no map" in maps.figure().get_suptitle()
 
@@ -124,7 +125,7 @@ def test_the_pieces_of_a_word_are_one_map(tmp_path) -> None:
     given = torch.zeros(7, 3)
     given[3:5] = torch.eye(3)[:2]
     vse = VSE(Elements(), None, Elements(torch.zeros(len(pieces), 3)), None, Weights(given))
-    maps = plots.word_maps(vse, SEEN, "Red, kites above", tokenizer=pieces)
+    maps = maps_of(vse, SEEN, "Red, kites above", pieces)
     np.testing.assert_allclose(maps.values[1], [0.5, 0.5, 0])
 
 
@@ -132,7 +133,7 @@ def test_the_training_mode_is_left_as_it_was() -> None:
     vse = model()
     for training in (True, False):
         vse.train(training)
-        plots.word_maps(vse, SEEN, CAPTION, tokenizer=WORDS)
+        maps_of(vse, SEEN, CAPTION)
         assert vse.training == training
 
 
@@ -151,17 +152,17 @@ def test_a_small_box_is_painted_over_a_large_one_and_a_frame_marks_the_largest_v
 
 def test_cells_lie_row_by_row_from_the_top_left() -> None:
     seen = plots.Seen(PIXELS, np.eye(4, 3, dtype=np.float32))
-    maps = plots.word_maps(model(), seen, "kite", tokenizer=WORDS)
+    maps = maps_of(model(), seen, "kite")
     assert maps.boxes.tolist() == [[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]
 
 
 def test_elements_without_a_place_are_refused() -> None:
     with pytest.raises(ValueError, match="boxes"):
-        plots.word_maps(model(), plots.Seen(PIXELS, np.eye(3, dtype=np.float32)), "kite", tokenizer=WORDS)
+        maps_of(model(), plots.Seen(PIXELS, np.eye(3, dtype=np.float32)), "kite")
     vse = model(Weights(torch.ones(3, 2)))
     vse.image_encoder.forward = lambda x, mask=None: (x[:, :2], None)
     with pytest.raises(ValueError, match="picture has 3"):
-        plots.word_maps(vse, SEEN, "kite", tokenizer=WORDS)
+        maps_of(vse, SEEN, "kite")
 
 
 def test_all_maps_have_one_scale_and_the_figure_names_it() -> None:

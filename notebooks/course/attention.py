@@ -161,15 +161,8 @@ class WordMaps:
 
 
 @torch.inference_mode()
-def word_maps(
-    model: Run | VSE,
-    picture: Seen,
-    caption: str,
-    *,
-    tokenizer: Tokenizer | None = None,
-    words: Sequence[str] | None = None,
-) -> WordMaps:
-    """Compute for each word of a caption how much it has to do with each element of a picture.
+def word_maps(run: Run, picture: Seen, caption: str, *, words: Sequence[str] | None = None) -> WordMaps:
+    """Compute for each word of a caption how much it has to do with each element of a picture, for a run.
 
     A similarity that attends (SCAN, BFAN) says so itself: its weights are taken. Of every other model, the
     cosines between the elements of both sides are taken, as they are before pooling. Such a model was not
@@ -178,26 +171,14 @@ def word_maps(
     The pieces of a word (BERT) are averaged. A class element has no place in the picture and is left out, and
     so are the marks of a caption's start and end.
 
-    Args:
-        model: a trained run, or a model with its `tokenizer`.
-        picture: its pixels and its features, of the kind that the model was trained on.
-        caption: a sentence with at least one word.
-        tokenizer: the model's own; None: that of the run.
-        words: show these words of the caption only, at most 15; None: its first 15.
+    The picture's features are of the kind that the model was trained on. Of a caption's words only the chosen
+    ones are shown, at most 15, or its first 15.
     """
-    if isinstance(model, VSE):
-        vse, reads = model, tokenizer
-    else:
-        vse, reads = model.model, tokenizer or model.tokenizer
-    if reads is None:
-        raise ValueError(
-            "tokenizer is None: it must be the one that the model was trained with, or give a run"
-        )
-    tokens, _ = reads.encode([caption])  # (1, L)
-    values, measure = _values(vse, reads, picture, caption)
+    tokens, mask = run.tokenizer.encode([caption])  # (1, L) each
+    values, measure = _values(run.model, picture, tokens, mask)
     boxes = places_of(picture, values.shape[1])
     values = values[:, values.shape[1] - len(boxes) :].double().cpu()  # a class element stands in front
-    rows = _rows_of_words(reads, caption, tokens[0].tolist(), len(values))
+    rows = _rows_of_words(run.tokenizer, caption, tokens[0].tolist(), len(values))
     if not rows:
         raise ValueError(f"caption is {caption!r}: it must have at least one word")
     shown = _chosen(rows, caption, words)
@@ -212,11 +193,10 @@ def word_maps(
     )
 
 
-def _values(vse: VSE, tokenizer: Tokenizer, picture: Seen, caption: str) -> tuple[Tensor, Measure]:
+def _values(vse: VSE, picture: Seen, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Measure]:
     """What a model says of each word with each element of the picture, (M, N), and what that is."""
     device, was_training = next(vse.parameters()).device, vse.training
     features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
-    tokens, mask = tokenizer.encode([caption])  # (1, L) each
     vse.eval()
     try:
         v = vse.encode_pictures(features.float() if features.is_floating_point() else features)

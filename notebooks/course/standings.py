@@ -59,19 +59,11 @@ def scoreboard(notebook: str) -> Markdown:
     `course.scoreboard("07")` needs a cell with the tags "hide-input", "results" and "nbval-ignore-output".
     """
     arms, new = found(notebook), ROWS.get(notebook, {})
-    lines = [
-        (
-            arm.rsum,
-            [
-                f"**{name}**" if name in new else name,
-                *(mean(arm.results.get(way, {}).values()) for way in WAYS),
-                _parameters(arm),
-                str(len(arm.seeds)),
-            ],
-        )
-        for name, arm in arms.items()
-    ]
-    linear = arms["VSE++"].baseline
+    linear, lines = arms["VSE++"].baseline, []
+    for name, arm in arms.items():
+        called = f"**{name}**" if name in new else name
+        means = [mean(arm.results.get(way, {}).values()) for way in WAYS]
+        lines.append((arm.rsum, [called, *means, _parameters(arm), str(len(arm.seeds))]))
     lines.append((linear["rsum"], [BASELINE, *(f"{linear[way]:.1f}" for way in WAYS), "", ""]))
     lines.sort(key=lambda line: -line[0])
     return Markdown(table(HEADS, [row for _, row in lines]))
@@ -92,17 +84,12 @@ def costs(arms: Mapping[str, Studied]) -> Markdown:
 
     Machines were shared while they trained, so the fastest of at least three seeds stands for a training.
     """
-    queries = query_ms()
-    rows = [
-        [
-            name,
-            f"{arm.rsum:.1f}",
-            _parameters(arm),
-            _minutes(arm),
-            f"{queries[name]:.1f}" if name in queries else "–",
-        ]
-        for name, arm in sorted(arms.items(), key=lambda one: -one[1].rsum)
-    ]
+    queries, rows = query_ms(), []
+    for name, arm in sorted(arms.items(), key=lambda one: -one[1].rsum):
+        seconds = [one.seconds for one in _records(arm)]
+        minutes = f"{min(seconds) / 60:.1f}" if len(seconds) > 2 else "–"
+        query = f"{queries[name]:.1f}" if name in queries else "–"
+        rows.append([name, f"{arm.rsum:.1f}", _parameters(arm), minutes, query])
     return Markdown(table(["system", "rsum", "parameters", "minutes to train", "ms a query"], rows))
 
 
@@ -123,12 +110,6 @@ def recipe_of(arm: Studied) -> Recipe | None:
 def _records(arm: Studied) -> list[records.Record]:
     name, digest = arm.title
     return records.find(RESULTS, name=name, config_hash=digest)
-
-
-def _minutes(arm: Studied) -> str:
-    """The minutes of its fastest training, if there are at least three."""
-    seconds = [one.seconds for one in _records(arm)]
-    return f"{min(seconds) / 60:.1f}" if len(seconds) > 2 else "–"
 
 
 def _parameters(arm: Studied) -> str:

@@ -71,16 +71,14 @@ def choices(recipe: Recipe) -> dict[str, str]:
     The first line of "encode" is about pictures, the second about captions; so it is of "pool" if the two
     differ.
     """
-    encoders = (
-        (recipe.image.encoder, recipe.image.reasoner, recipe.shared),
-        (recipe.text.encoder, recipe.text.reasoner, recipe.shared),
-    )
-    pools = ["none" if pool is None else _told(pool) for pool in (recipe.image.pool, recipe.text.pool)]
+    towers = recipe.image, recipe.text
+    encoders = ((tower.encoder, tower.reasoner, recipe.shared) for tower in towers)
+    pools = ["none" if tower.pool is None else _told(tower.pool) for tower in towers]
     losses = " + ".join(
         ("" if part.weight == 1 else f"{part.weight:g} ") + _told(part) for part in recipe.losses
     )
     return {
-        "encode": "\n".join(", ".join(_told(part) for part in tower if part) for tower in encoders),
+        "encode": "\n".join(", ".join(map(_told, filter(None, parts))) for parts in encoders),
         "pool": "\n".join(dict.fromkeys(pools)),
         "compare": _told(recipe.similarity),
         "learn": losses + (", in two rounds" if recipe.first_round else ""),

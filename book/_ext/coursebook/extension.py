@@ -90,19 +90,10 @@ def _lines(parameters: re.Match[str]) -> str:
     return f'<span class="parameter-lines">{lines}</span>'
 
 
-def leave_out_empty_signature(
-    app: Sphinx,
-    what: str,
-    name: str,
-    thing: object,
-    options: object,
-    signature: str | None,
-    returns: str | None,
-) -> tuple[str, str | None] | None:
+def leave_out_empty_signature(*told: Any) -> tuple[str, str | None] | None:
     """Write a module that takes no argument as such, in place of what torch's base class would accept."""
-    if signature == "(*args: ~typing.Any, **kwargs: ~typing.Any)":
-        return "()", returns
-    return None
+    *_, signature, returns = told
+    return ("()", returns) if signature == "(*args: ~typing.Any, **kwargs: ~typing.Any)" else None
 
 
 def find_source(app: Sphinx, module: str, name: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from typing import Any
 
 from IPython.core.getipython import get_ipython
-from IPython.core.interactiveshell import InteractiveShell
 
 from course.checks.exercise import RUN_ABOVE
 
@@ -20,13 +19,7 @@ def explain_missing_names() -> None:
         shell.set_custom_exc((NameError,), _show)
 
 
-def _show(
-    shell: InteractiveShell,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType,
-    tb_offset: int | None = None,
-) -> None:
+def _show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None) -> None:
     shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
     if not isinstance(error, UnboundLocalError):  # of a function's own variable: no other cell can help
         print(RUN_ABOVE)
