@@ -162,7 +162,7 @@ class WordMaps:
 
 @torch.inference_mode()
 def word_maps(run: Run, picture: Seen, caption: str, *, words: Sequence[str] | None = None) -> WordMaps:
-    """Compute for each word of a caption how much it has to do with each element of a picture, for a run.
+    """Compute for a run how much each word of a caption has to do with each element of a picture.
 
     A similarity that attends (SCAN, BFAN) says so itself: its weights are taken. Of every other model, the
     cosines between the elements of both sides are taken, as they are before pooling. Such a model was not

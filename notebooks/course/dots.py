@@ -35,11 +35,8 @@ def compared(
     and all have one at the rsum of the oracle, if there is one.
     """
     order = by_rsum(found)
-    drawn = [
-        measure
-        for measure in RETRIEVAL.measures_on(data)
-        if any(arm.results.get(measure) for arm in found.values())
-    ]
+    recorded = {measure for arm in found.values() for measure, seeds in arm.results.items() if seeds}
+    drawn = [measure for measure in RETRIEVAL.measures_on(data) if measure in recorded]
     figure, grid = plt.subplots(
         1,
         len(drawn),

@@ -18,8 +18,8 @@ from course.attention import Seen as Seen
 from course.attention import WordMaps as WordMaps
 from course.attention import word_maps as word_maps
 
-Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]
-"""Lines by their names: the x values and the y values of each, of equal length."""
+Lines = Mapping[str, tuple[Sequence[float], Sequence[float]] | list[float] | np.ndarray]
+"""Lines by their names: the x values and the y values of each, or y values alone, at 1, 2 and so on."""
 Span = tuple[float, float, float]
 """A middle, and the low and the high end of its interval."""
 
@@ -93,7 +93,8 @@ def curves(
     keeps its look.
     """
     order = list(order or lines)
-    for name, (across, up) in lines.items():
+    for name, line in lines.items():
+        across, up = line if isinstance(line, tuple) else (range(1, len(line) + 1), line)
         markers = {} if len(across) <= 40 else {"marker": None}
         axes.plot(across, up, label=name, **look(order.index(name)) | markers)
     axes.set(xlabel=x, ylabel=y, title=title)
@@ -129,10 +130,10 @@ def curve_panels(
 
 def bands(axes: Axes, seeds: Mapping[str, np.ndarray], *, x: str, y: str, title: str = "") -> None:
     """Draw means over seeds, of (seeds, epochs) by name, as lines, shaded from the lowest to the highest."""
-    epochs = {name: range(1, each.shape[1] + 1) for name, each in seeds.items()}
-    curves(axes, {name: (epochs[name], each.mean(0)) for name, each in seeds.items()}, x=x, y=y, title=title)
-    for name, each, colour in zip(seeds, seeds.values(), COLOURS, strict=False):
-        axes.fill_between(epochs[name], each.min(0), each.max(0), color=colour, alpha=0.2, linewidth=0)
+    curves(axes, {name: each.mean(0) for name, each in seeds.items()}, x=x, y=y, title=title)
+    for each, colour in zip(seeds.values(), COLOURS, strict=False):
+        epochs = range(1, each.shape[1] + 1)
+        axes.fill_between(epochs, each.min(0), each.max(0), color=colour, alpha=0.2, linewidth=0)
 
 
 # ---------------------------------------------------------------- rows

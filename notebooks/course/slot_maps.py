@@ -49,12 +49,10 @@ def slot_rounds(
     nobody knows.
     """
     rounds, slots, _ = shares.shape
-    layout: list[Any] = [
-        ["picture" if slot < max(1, slots // 2) else "all"] * 2
-        + [f"{slot} {number}" for number in range(rounds)]
-        + [f"words {slot}"]
-        for slot in range(slots)
-    ]
+    layout: list[Any] = []
+    for slot in range(slots):
+        left = ["picture" if slot < max(1, slots // 2) else "all"] * 2
+        layout.append([*left, *(f"{slot} {number}" for number in range(rounds)), f"words {slot}"])
     size, widths = (10.2, 1.36 * slots + 0.3), [*[1] * (rounds + 2), 1.8]
     figure, panels = plt.subplot_mosaic(layout, figsize=size, width_ratios=widths)
     bare(*panels.values())

@@ -95,11 +95,8 @@ def costs(arms: Mapping[str, Studied]) -> Markdown:
 
 def query_ms() -> dict[str, float]:
     """Return the milliseconds for a query of each row that is one system (`tests/benchmarks/queries.py`)."""
-    return {
-        row: ms
-        for one in records.find(results(), name="benchmark_queries")
-        for row, ms in one.metrics.items()
-    }
+    found = records.find(results(), name="benchmark_queries")
+    return {row: ms for one in found for row, ms in one.metrics.items()}
 
 
 def recipe_of(arm: Studied) -> Recipe | None:

@@ -151,11 +151,8 @@ def _asked(name: str, found: Findings, figures: Path) -> dict[str, Any]:
                 figure = dots.compared(arms, data, oracle)
                 figure.savefig(figures / drawn[-1][0])
                 plt.close(figure)
-    judged = [
-        one
-        for one in side_by_side(found.outcomes)
-        if one[0].claim.experiment == name and any(map(is_judged, one))
-    ]
+    asked = (one for one in side_by_side(found.outcomes) if one[0].claim.experiment == name)
+    judged = [one for one in asked if any(map(is_judged, one))]
     measured = {
         key: _table([*heads.split(" | "), "trained from"], rows(experiment, found.fair["scenes"][name]))
         for key, (heads, rows) in MEASURED.items()

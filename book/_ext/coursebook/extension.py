@@ -44,16 +44,8 @@ def offer_local_lab(app: Sphinx, page: str, template: str, context: dict[str, An
                 button["url"] = button["url"].replace(STORED, COPIES)
             group["buttons"].insert(0, local)
             return
-    buttons.insert(
-        0,
-        {
-            "type": "group",
-            "tooltip": "Open this notebook",
-            "icon": "fas fa-rocket",
-            "buttons": [local],
-            "label": "launch-buttons",
-        },
-    )
+    group = {"type": "group", "tooltip": "Open this notebook", "icon": "fas fa-rocket"}
+    buttons.insert(0, group | {"buttons": [local], "label": "launch-buttons"})
 
 
 def leave_out_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:

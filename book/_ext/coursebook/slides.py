@@ -62,11 +62,8 @@ def slides_of(notebook: NotebookNode, cite: Callable[[str], str]) -> NotebookNod
     """Return a notebook cut into slides, as nbconvert wants it; the stored one is not changed."""
     made = learner_copy(notebook, cite, solutions=False, outputs=True, beside=())
     cells: list[NotebookNode] = []
-    words, full, announced = (
-        0,
-        True,
-        False,
-    )  # of the slide so far: whether it has a figure, or ends with a colon
+    # Of the slide so far: its words, whether it has a figure, and whether it ends with a colon.
+    words, full, announced = 0, True, False
     for cell in made.cells:
         tags = set(cell.metadata.get("tags", []))
         if cell.cell_type == "markdown":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import inf, nan
 
-from course.checks.comparing import gradient, same, shape
+from course.checks.comparing import gradient, passed, same, shape
 from course.checks.kinds import NO_GRADIENT, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, padded
 from vsecore.pooling import MeanPool
@@ -33,6 +33,7 @@ MEAN = {
         {"filler": nan}, {"filler": inf}
     ),
     NO_GRADIENT: gradient(),
+    "Right. It gives what vsecore.pooling.MeanPool gives.": passed,
 }
 
 
@@ -84,22 +85,15 @@ GRU = {
     "That is what the paper prints, U times (r ⊙ h). Here r multiplies U h with its bias.": mixed(
         lambda h, r, z, n, m: torch.lerp((n + m(r * h)).tanh(), h, z)
     ),
+    "Right. It gives what torch.nn.GRUCell gives.": passed,
 }
 
 
 EXERCISES = {
-    "02.mean": code(
-        "A mean that padding cannot touch", 10, MEAN, mean_of_real, elements, gives="vsecore.pooling.MeanPool"
-    ),
+    "02.mean": code("A mean that padding cannot touch", 10, MEAN, mean_of_real, elements),
     "02.far": predict("The farthest thing", 3, "rarely", "half the time", "mostly"),
     "02.explore": explore("Ask another question", 15, difficulty="hard"),
     "02.gru": code(
-        "One step of a GRU",
-        15,
-        GRU,
-        gru_step,
-        words,
-        gives="torch.nn.GRUCell",
-        instead=("GRU", "GRUCell", "gru", "gru_cell"),
+        "One step of a GRU", 15, GRU, gru_step, words, instead=("GRU", "GRUCell", "gru", "gru_cell")
     ),
 }

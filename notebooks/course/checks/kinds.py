@@ -16,11 +16,11 @@ and a table of the texts that learners get, each with the check that decides whe
         NO_GRADIENT: gradient(),
         "You divided by k, also where there are fewer elements.": like(divided_by_k, counts=[5, 1]),
         "You took the minimum.": lambda x, mask, k: k_max(-x, mask, k),
-        "Right. This is equation 3.": passed,                  # or gives="vsecore.pooling.KMaxPool" below
+        "Right. This is equation 3.": passed,
     }
 
     EXERCISES = {
-        "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements, gives="vsecore.pooling.KMaxPool"),
+        "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements),
         "10.break": break_it("Break it", 8, BREAK),
         "10.double": predict("Every cell twice", 3, "mean", "5-max", "AdPool", "GPO"),
         "10.explore": explore("A balance by hand", 20),
@@ -45,8 +45,8 @@ that each trial is the first that some wrong answer fails. They make that answer
 or the reference's result, damaged on this trial's inputs. Give a trial `wrong=[...]` where that will not do.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
-function at the top level of the module, let it use only what is imported from other modules, under names
-other than its own, and let it call an answer by position.
+function at the top level of the module, without annotations as learners write it, let it use only what is
+imported from other modules, under names other than its own, and let it call an answer by position.
 
 Four things to keep in mind. Two equal hints in one table are one entry. `gradient` compares with the
 reference's gradient: say `exact=False` where right answers may have another one (if the reference also
@@ -68,12 +68,8 @@ Table = Mapping[str, Any]
 """Checks, or wrong answers, by what an answer gets that fails the check, or is like the wrong one."""
 
 AUTOGRAD = ("grad", "backward", "jacobian", "jacrev", "jacfwd")
-ATTENTION = (
-    "MultiheadAttention",
-    "multi_head_attention_forward",
-    "scaled_dot_product_attention",
-    "_scaled_dot_product_attention_math",
-)
+_PRODUCT = "scaled_dot_product_attention"
+ATTENTION = ("MultiheadAttention", "multi_head_attention_forward", _PRODUCT, f"_{_PRODUCT}_math")
 """Names of torch's that do the work of an exercise in a gradient by hand, and in attention."""
 
 STAY = "stay with torch's operations, without .item(), detach or numpy."
@@ -95,16 +91,12 @@ def exercise(
     table: Table,
     reference: Callable[..., Any] | None = None,
     inputs: Callable[..., Any] | None = None,
-    gives: str = "",
     **rest: Any,
 ) -> Exercise:
     """An exercise of a table, and its settings (see `Exercise`).
 
-    A right answer is the `reference`, the value of the last `equals`, or the `solution`. Where the answer is
-    a function that gives what one of the package does, `gives` is that one's name.
+    A right answer is the `reference`, the value of the last `equals`, or the `solution`.
     """
-    if gives:
-        rest["message"] = f"Right. It gives what {gives} gives."
     trials: list[Trial] = []
     mistakes: list[Trial] = []
     for said, check in table.items():

@@ -142,14 +142,6 @@ def has_own(texts, owner):
     return bool((owner[texts] == torch.arange(len(texts))[:, None]).any())
 
 
-def mined_with_own(images, captions, owner, *rest):
-    return mine(images, captions, owner + len(images), *rest)
-
-
-def holds_own(answer):
-    return has_own(torch.as_tensor(answer(*world())[0]).long(), world()[2])
-
-
 MINE = {
     "Return rows of captions for each picture, (Ni, texts), and rows of pictures for each caption, (Nc, "
     "pictures).": shape(),
@@ -160,7 +152,8 @@ MINE = {
     "pictures.": same(block=3),
     "The last block may be smaller than the others.": same(block=4, seed=2),
     "A picture's own captions are in its list: hide them before you look for the largest.": like(
-        mined_with_own, when=holds_own
+        lambda images, captions, owner, *rest: mine(images, captions, owner + len(images), *rest),
+        when=lambda answer: has_own(torch.as_tensor(answer(*world())[0]).long(), world()[2]),
     ),
     "Right. The package does the same, on any device.": passed,
 }

@@ -45,6 +45,7 @@ TRIPLET = {
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
         *(lambda *given, count=count: off_tri(*given) / count for count in (4, 6, 24))
     ),
+    "Right. It gives what vsecore.losses.offline_triplet gives.": passed,
 }
 
 
@@ -190,15 +191,7 @@ BREAK = {
 }
 
 EXERCISES = {
-    "09.triplet": code(
-        "Offline negatives beside online ones",
-        8,
-        TRIPLET,
-        off_tri,
-        five,
-        difficulty="easy",
-        gives="vsecore.losses.offline_triplet",
-    ),
+    "09.triplet": code("Offline negatives beside online ones", 8, TRIPLET, off_tri, five, difficulty="easy"),
     "09.shared": predict("What both captions share", 4, "a", "b", "c", "d"),
     "09.pairs": code("Pairs without common elements", 10, PAIRS, new_pairs, two_sides),
     "09.weights": code(

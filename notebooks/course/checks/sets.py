@@ -136,6 +136,7 @@ SOFT = {
     "You left out the pairs that do not belong together: of these, "
     "the complement 1 − p counts.": positives_only,
     "You left out the minus before the logarithm.": lambda *given: -soft_contrastive(*given),
+    "Right. It gives what vsecore.losses.soft_contrastive gives.": passed,
 }
 
 BREAK = {
@@ -158,13 +159,6 @@ EXERCISES = {
     "13.film": predict("Two sets on a circle", 4, "MIL", "match probability", "Chamfer", "smooth-Chamfer"),
     "13.break": break_it("Break it", 6, BREAK, difficulty="easy"),
     "13.sample": code("Points of a Gaussian", 8, SAMPLE, points_of, gaussians),
-    "13.soft": code(
-        "The soft contrastive loss",
-        15,
-        SOFT,
-        soft_contrastive,
-        clouds,
-        gives="vsecore.losses.soft_contrastive",
-    ),
+    "13.soft": code("The soft contrastive loss", 15, SOFT, soft_contrastive, clouds),
     "13.explore": explore("A steeper sigmoid", 12, difficulty="hard"),
 }

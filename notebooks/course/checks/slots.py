@@ -138,10 +138,6 @@ def one_way(v, t, alpha, dim=3):
     return (alpha * torch.einsum("bkd,cld->bckl", v, t)).logsumexp(dim).mean(2) / alpha
 
 
-def summed(v, t, alpha):
-    return (one_way(v, t, alpha) * v.shape[1] + one_way(v, t, alpha, 2) * t.shape[1]) / 2
-
-
 SMOOTH = {
     "Return a number for each picture with each caption, (B, C).": shape(),
     "With one vector in each set the result is their cosine. What remains of log-sum-exp for a single "
@@ -162,7 +158,10 @@ SMOOTH = {
     "You took the log of a mean: it lacks log K. Equation 6 has the log of the sum.": lambda v, t, alpha: (
         smooth(v, t, alpha) - math.log(v.shape[1] * t.shape[1]) / (2 * alpha)
     ),
-    "You summed over the vectors: divide each side by its number of vectors.": summed,
+    "You summed over the vectors: divide each side by its number of vectors.": lambda v, t, alpha: (
+        (one_way(v, t, alpha) * v.shape[1] + one_way(v, t, alpha, 2) * t.shape[1]) / 2
+    ),
+    "Right. It gives what vsecore.similarity.smooth_chamfer gives.": passed,
 }
 
 
@@ -203,7 +202,7 @@ EXERCISES = {
     "14.loop": code("The slot loop", 20, LOOP, loop, scene, caller=predicted, difficulty="hard"),
     "14.break": break_it("Break it", 8, BREAK),
     "14.rivals": predict("Do competing slots overlap less?", 3, "slots", "elements", "no difference"),
-    "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets, gives="vsecore.similarity.smooth_chamfer"),
+    "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets),
     "14.gradient": code("The gradient by hand", 12, GRADIENT, gradient_by_hand, of_pairs, instead=AUTOGRAD),
     "14.explore": explore("Change one thing", 20, difficulty="hard"),
 }

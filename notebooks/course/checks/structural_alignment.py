@@ -43,6 +43,7 @@ POOL = {
     ),
     "At each element, the weights of the pools add up to 1. They should add up to 1 over the elements, for "
     "each pool.": like(lambda x, mask, W: (x, (W @ x.mT).softmax(1)), by=lambda made: made[1].sum(1)),
+    "Right. It gives what vsecore.losses.NodePooling gives.": passed,
 }
 
 
@@ -95,6 +96,7 @@ HINGE = {
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
         *(lambda *given, count=count: pool_loss(*given) / count for count in (3, 5, 15, 30))
     ),
+    "Right. It gives what vsecore.losses.node_pooling_loss gives.": passed,
 }
 
 
@@ -176,16 +178,8 @@ BREAK = {
 }
 
 EXERCISES = {
-    "06.pool": code("Node pooling", 12, POOL, node_pooling, elements, gives="vsecore.losses.NodePooling"),
-    "06.hinge": code(
-        "A hinge for each pool",
-        15,
-        HINGE,
-        pool_loss,
-        pools,
-        gives="vsecore.losses.node_pooling_loss",
-        defined_above=("triplet",),
-    ),
+    "06.pool": code("Node pooling", 12, POOL, node_pooling, elements),
+    "06.hinge": code("A hinge for each pool", 15, HINGE, pool_loss, pools, defined_above=("triplet",)),
     "06.equal": predict("Equal pools", 3, "a", "b", "c"),
     "06.attend": code("Node cross-attention", 10, HINGES, node_hinges, two_sides, instead=ATTENTION),
     "06.even": compute("The largest share", 5, EVEN, difficulty="easy", tolerance=2e-3),

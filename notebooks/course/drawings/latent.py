@@ -71,16 +71,12 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
     return figure
 
 
-def trajectories(tracks: Mapping[str, Mapping[str, Sequence[float]]], bounds: Mapping[str, float]) -> Figure:
+def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mapping[str, float]) -> Figure:
     """Draw what each system's measures were after each epoch, in a panel for each measure.
 
     A system's bound, if it has one, is drawn in the panel of the reconstruction loss.
     """
-    panels = {
-        measure: {name: (range(1, len(values) + 1), values) for name, values in lines.items()}
-        for measure, lines in tracks.items()
-    }
-    figure, grid = curve_panels(panels, x="epoch", size=(9.2, 5.6))
+    figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
     place = list(tracks).index("reconstruction loss")
     for line in grid[place].get_lines():
         if bound := bounds.get(str(line.get_label())):

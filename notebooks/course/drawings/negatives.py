@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -76,12 +76,10 @@ def count(axes: Axes, lines: Lines, x: str, most: int) -> None:
     axes.minorticks_off()
 
 
-def whole_training(
-    kept: Mapping[str, Sequence[float]], reached: Mapping[str, np.ndarray], most: int
-) -> Figure:
+def whole_training(kept: Lines, reached: Mapping[str, np.ndarray], most: int) -> Figure:
     """Draw K by the epoch, and rsum by the epoch, of (seeds, epochs); `most` negatives are in a batch."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.7))
-    count(left, {name: (range(1, len(k) + 1), k) for name, k in kept.items()}, "epoch", most)
+    count(left, kept, "epoch", most)
     left.legend(loc="center right", fontsize=9)
     bands(right, reached, x="epoch", y="rsum on 500 development pictures")
     right.set_ylim(0, None)

@@ -38,15 +38,12 @@ KINDS = {
 def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> None:
     """Show R@1 after each epoch of each training; the first `early` epochs are shaded."""
     panels = {
-        f"R@1, {title} (%)": {
-            name: (range(1, len(history) + 1), [epoch[measure] for epoch in history])
-            for name, history in histories.items()
-        }
+        f"R@1, {title} (%)": {name: [epoch[measure] for epoch in one] for name, one in histories.items()}
         for measure, title in MEASURES.items()
     }
     figure, both = curve_panels(panels, x="epoch", size=(9.2, 3.4))
     for axes, lines in zip(both, panels.values(), strict=True):
-        axes.axhline(max(lines["first round"][1]), color="0.5", linestyle=":")
+        axes.axhline(max(lines["first round"]), color="0.5", linestyle=":")
         axes.axvspan(0.5, early + 0.5, color="0.93", zorder=0)
         axes.set(xlim=(0.5, None), ylim=(0, None))
     both[0].annotate("all negatives:\nthe same loss", (0.6, 2), fontsize=8, color="0.3")
@@ -135,10 +132,7 @@ def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
 def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     """Show loss and spread, step by step, of trainings with only the offline terms."""
     labels = {"loss": "loss, for each pair", "spread": "spread of the similarities in a batch"}
-    lines = {
-        label: {name: (range(1, len(one[key]) + 1), one[key]) for name, one in seen.items()}
-        for key, label in labels.items()
-    }
+    lines = {label: {name: list(one[key]) for name, one in seen.items()} for key, label in labels.items()}
     figure, (left, right) = curve_panels(lines, x="step, only offline terms", size=(8.8, 3.2))
     left.axhline(4 * 0.2, color="0.4", linestyle=":", linewidth=1)
     left.annotate("dotted: all vectors alike, margin 0.2", (2, 1.05), color="0.3", fontsize=9)

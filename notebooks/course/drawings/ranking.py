@@ -75,10 +75,7 @@ def pushes(shares: Mapping[str, np.ndarray], boxed: tuple[int, int]) -> None:
 def followed(runs: Mapping[str, Mapping[str, Sequence[float]]], margin: float) -> None:
     """Show the loss and the mean similarity of trainings, step by step, and the loss of a collapsed batch."""
     labels = {"loss": "loss of a batch", "alike": "mean similarity of all pairs"}
-    panels = {
-        label: {name: (range(1, len(run[key]) + 1), run[key]) for name, run in runs.items()}
-        for key, label in labels.items()
-    }
+    panels = {label: {name: list(run[key]) for name, run in runs.items()} for key, label in labels.items()}
     figure, (left, right) = curve_panels(panels, x="step", size=(8.6, 3.2))
     pairs = next(iter(runs.values()))["pairs"]
     floor = 2 * margin * float(np.mean(pairs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,13 +23,8 @@ def left_of(scene: Scene) -> list[tuple[str, str]]:
     """Who stands left of whom, among the things that no other in the scene is called like."""
     names = [called(thing) for thing in scene.things]
     alone = {name for name in names if names.count(name) == 1}
-    return sorted(
-        {
-            (names[i], names[j])
-            for relation, i, j in scene.relations
-            if relation == "left of" and {names[i], names[j]} <= alone
-        }
-    )
+    pairs = {(names[i], names[j]) for relation, i, j in scene.relations if relation == "left of"}
+    return sorted(pair for pair in pairs if alone.issuperset(pair))
 
 
 def block() -> None:
@@ -55,7 +50,7 @@ def block() -> None:
     plots.show(figure, alt)
 
 
-def broken(largest: Mapping[str, np.ndarray], depths: Mapping[str, Sequence[float]]) -> None:
+def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
     """Draw the largest share of each query, and how alike elements are after each block."""
     figure, panels = plt.subplots(2, 1, figsize=(5.8, 5.4))
     for (name, shares), colour, hatch in zip(largest.items(), plots.COLOURS, ("", "//"), strict=False):
@@ -65,9 +60,8 @@ def broken(largest: Mapping[str, np.ndarray], depths: Mapping[str, Sequence[floa
     title = "Without the root one gets nearly all"
     panels[0].set(xlabel="the largest share of 49", ylabel="queries (%)", title=title)
     panels[0].legend()
-    lines = {name: (range(1, 1 + len(alike)), alike) for name, alike in depths.items()}
     title = "Without residuals all become alike"
-    plots.curves(panels[1], lines, x="blocks passed", y="mean cosine of two elements", title=title)
+    plots.curves(panels[1], depths, x="blocks passed", y="mean cosine of two elements", title=title)
     panels[1].set_ylim(-0.05, 1.05)
     alt = (
         "Above: how large the largest of forty-nine shares is; divided by the root it is small for nearly"

@@ -94,13 +94,7 @@ def batch_of(test: Split) -> Split:
     """Return the pictures that are followed, each with the longest of its captions."""
     rows = np.array(BATCH)
     captions = [max((test.captions[at] for at in np.flatnonzero(test.owner == row)), key=len) for row in rows]
-    return replace(
-        test,
-        pictures=test.pictures[rows],
-        captions=captions,
-        owner=np.arange(len(rows)),
-        picture_ids=[test.picture_ids[row] for row in rows],
-    )
+    return replace(test.take(rows, test.pictures[rows]), captions=captions, owner=np.arange(len(rows)))
 
 
 def record(name: str) -> tuple[Run, Tensor, dict[str, Tensor]]:

@@ -74,17 +74,11 @@ def grade_folder(
             f"({', '.join(sorted({key[:2] for key in EXERCISES}))}) or an exercise, such as 04.step"
         )
     out = folder / "grades" if out is None else out
-    works = [
-        Work(
-            home.resolve().name,
-            out / "learners" / home.resolve().name,
-            tuple(read_hand_in(path, path.relative_to(home).as_posix()) for path in paths),
-            tier,
-            60 * minutes,
-            tuple(sorted(homework)),
-        )
-        for home, paths in _find_notebooks(folder, out).items()
-    ]
+    works = []
+    for home, paths in _find_notebooks(folder, out).items():
+        name, chosen = home.resolve().name, tuple(sorted(homework))
+        handed_in = tuple(read_hand_in(path, path.relative_to(home).as_posix()) for path in paths)
+        works.append(Work(name, out / "learners" / name, handed_in, tier, 60 * minutes, chosen))
     every = [one for work in works for one in work.notebooks]
     wanted = exercises_of(homework or {number for one in every for number in one.lessons})
     if not wanted:

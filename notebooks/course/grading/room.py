@@ -59,15 +59,8 @@ def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, s
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), str(settings)),
     }
     rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)], "course": imports_course}
-    command = [
-        sys.executable,
-        "-P",
-        str(GRADING / "confined.py"),
-        json.dumps(rules),
-        "-f",
-        "{connection_file}",
-    ]
-    return command, environment
+    program = str(GRADING / "confined.py")
+    return [sys.executable, "-P", program, json.dumps(rules), "-f", "{connection_file}"], environment
 
 
 def _link(source: str, target: str) -> str:
