@@ -306,7 +306,7 @@ def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, 
     source, folders = _source_of(recipe, sources), list[Path]()
     for seed in range(seeds):
         folders.append(out / f"{recipe.name}-{recipe.hash()}-{open_for(recipe, source).name}-{seed}")
-        command = Command(name, tuple(changes), source, vectors and str(vectors), seed=seed)
+        command = Command(name, tuple(changes), source, str(vectors) if vectors else None, seed=seed)
         run = train_as(command, folders[-1], resume=folders[-1].is_dir(), how={"device": "auto"}).run
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")
     return folders

@@ -105,7 +105,8 @@ def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
     except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
             f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
-            f"file of {source} where there is a network, and name it (--weights)"
+            f"file of {source} where there is a network, and name it (--weights, or --set "
+            "image.encoder.weights=FILE where it is trained)"
         ) from error
 
 

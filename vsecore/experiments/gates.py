@@ -52,36 +52,26 @@ def never(claim: Claim, data: str) -> Shut | None:
     return Shut("no known truth", "no two of these pictures are known to differ in one relation alone")
 
 
-def shut(first: Studied, second: Studied, data: str, about: str = "both ways") -> Iterator[Shut]:
-    """Yield the gates that are shut for a comparison of two arms, in order; none if it may be judged.
+def shut(first: Studied, second: Studied | None, data: str, about: str = "both ways") -> Iterator[Shut]:
+    """Yield the gates that are shut for a claim about two arms, or about one alone, in order; none: judge it.
 
     The linear baseline is a matter of retrieval in both directions, whatever the claim is about.
     """
-    if first.title == second.title:  # one that is chosen on dev may turn out to be the other
+    arms = [first] if second is None else [first, second]
+    if second is not None and first.title == second.title:  # one chosen on dev may turn out to be the other
         yield Shut("one system", f"{first.arm} and {second.arm} are the same trainings")
-    for arm in (first, second):
+    for arm in arms:
         unfinished = list(_unfinished(arm))
         yield from unfinished
-        if not (arm is weaker(first, second) and not unfinished and _has_baseline(arm, data)):
+        if not (arm is weaker(arms) and not unfinished and _has_baseline(arm, data)):
             yield from below_baseline(arm, data)  # else the verdict says so
-    yield from _unpaired(first, second, data, about)
+    yield from _unpaired(arms, data, about)
     yield from still_moving(first, about)
 
 
-def zero(arm: Studied, data: str, about: str) -> Studied:
-    """Return what an arm is compared with where a claim is about it alone: 0, from the same seeds.
-
-    No gate is shut for it, and it never is the weaker of the two.
-    """
-    measures = {measure: dict.fromkeys(arm.seeds, 0.0) for measure in SUBJECTS[about].measures_on(data)}
-    above = {"rsum": dict.fromkeys(arm.seeds, math.inf)}
-    baseline = dict.fromkeys(RETRIEVAL.measures_on(data), 0.0)
-    return Studied("0", [], above | measures, baseline, ("", ""))
-
-
-def weaker(first: Studied, second: Studied) -> Studied:
-    """Return the arm with the lower mean rsum."""
-    return min(first, second, key=lambda arm: arm.rsum)
+def weaker(arms: Sequence[Studied]) -> Studied:
+    """Return the arm with the lowest mean rsum."""
+    return min(arms, key=lambda arm: arm.rsum)
 
 
 def _unfinished(arm: Studied) -> Iterator[Shut]:
@@ -133,13 +123,13 @@ def _has_baseline(arm: Studied, data: str) -> bool:
     return {*RETRIEVAL.measures_on(data)} <= arm.baseline.keys()
 
 
-def _unpaired(first: Studied, second: Studied, data: str, about: str) -> Iterator[Shut]:
-    """Check that both arms were trained from the same seeds, enough of them, and have every measure."""
-    shared, wanted = first.seeds & second.seeds, seeds_wanted(data)
+def _unpaired(arms: Sequence[Studied], data: str, about: str) -> Iterator[Shut]:
+    """Check that all arms were trained from the same seeds, enough of them, and have every measure."""
+    shared, wanted = set.intersection(*(arm.seeds for arm in arms)), seeds_wanted(data)
     if len(shared) < wanted:
         yield Shut("seeds", f"{len(shared)} in common, {wanted} needed")
     for measure in SUBJECTS[about].measures_on(data):
-        for arm in (first, second):
+        for arm in arms:
             if missing := shared - arm.results.get(measure, {}).keys():
                 lacking = ", ".join(map(str, sorted(missing)))
                 yield Shut("measures", f"{measure} of {arm.arm} is not recorded for seeds {lacking}")

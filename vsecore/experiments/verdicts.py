@@ -18,7 +18,8 @@ from vsecore.experiments.running import RESULTS
 from vsecore.experiments.statistics import Doubts, Verdict, corrected, doubts, judge, together
 
 Judgement = Literal[Verdict, "too small to say", "not tried"]
-Pair = tuple[Studied, Studied]
+Pair = tuple[Studied, Studied | None]
+"""What a claim is about: two arms, or one alone."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +79,14 @@ def outcomes(
 
 
 def _first_look(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[Outcome, Pair | None]:
-    """Return a claim with the gates that are shut, and the arms that it compares, if both have records.
-
-    An arm that a claim is about alone is compared with 0.
-    """
+    """Return a claim with the gates that are shut, and the arms that it is about, if they have records."""
     if never := gates.never(claim, data):
         return Outcome(claim, {}, [never], "too small to say"), None
     if untried := [arm for arm in claim.arms if arm not in arms]:
         gate = Shut(f"fair trainings of {' and '.join(untried)}", "none yet")
         return Outcome(claim, {}, [gate], "not tried"), None
-    first = arms[claim.system]
-    second = arms[claim.against] if claim.against else gates.zero(first, data, claim.about)
-    if claim.about == "epochs to pass":
+    first, second = arms[claim.system], arms.get(claim.against)
+    if second is not None and claim.about == "epochs to pass":
         first, second = race(first, second)
     by_seed = {measure: differences(first, second, measure) for measure in claim.subject.measures_on(data)}
     shut = list(gates.shut(first, second, data, claim.about))
@@ -115,22 +112,23 @@ def _by_measure(
     return found
 
 
-def _doubts(claim: Claim, first: Studied, second: Studied, measure: str) -> Doubts:
+def _doubts(claim: Claim, first: Studied, second: Studied | None, measure: str) -> Doubts:
     margin = claim.subject.margin
-    if not claim.subject.absolute:
+    if second is not None and not claim.subject.absolute:
         margin *= statistics.mean(second.results[measure][seed] for seed in first.seeds & second.seeds)
     return doubts(differences(first, second, measure), margin)
 
 
 def _remark(pair: Pair, data: str) -> str:
-    """Say which of two arms failed to beat the linear baseline; "": neither."""
-    weaker = gates.weaker(*pair)
+    """Say which arm failed to beat the linear baseline; "": none."""
+    weaker = gates.weaker([arm for arm in pair if arm is not None])
     if not any(gates.below_baseline(weaker, data)):
         return ""
     return "against a baseline that failed" if weaker is pair[1] else "but the system itself failed"
 
 
-def differences(first: Studied, second: Studied, measure: str) -> list[float]:
-    """Return one arm minus the other, for each seed that both have, in order."""
-    one, other = (arm.results.get(measure, {}) for arm in (first, second))
+def differences(first: Studied, second: Studied | None, measure: str) -> list[float]:
+    """Return one arm minus the other, for each seed that both have, in order; None: the arm itself."""
+    one = first.results.get(measure, {})
+    other = dict.fromkeys(one, 0.0) if second is None else second.results.get(measure, {})
     return [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]

@@ -111,9 +111,9 @@ def page(work: str, kept: Path, figures: Path) -> str:
         counts=verdict_counts(found.outcomes),
         taught=", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks),
         asked=[
-            _asked(name, found, figures)
-            for name in BY_WORK[work]
-            if any(found.fair[data][name] for data in DATA)
+            one
+            for one in (_asked(name, found, figures) for name in BY_WORK[work])
+            if any(part for title, part in one.items() if title != "experiment")
         ],
         departures=_table(["where", "the paper", "its code", "here"], differ),
         misprints=_table(["system", "data", "what does not fit", "where"], misprints),
