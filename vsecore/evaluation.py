@@ -267,7 +267,7 @@ def _mean_over_folds(scores: Matrix, owner: Tensor, folds: Tensor) -> dict[str, 
     for fold in folds:
         pictures = fold.sort().values  # (size,)
         inside = torch.isin(owner, pictures).nonzero().flatten()  # (about Nc / f,)
-        part = scores[_side_by_side(pictures)][:, _side_by_side(inside)]  # (size, about Nc / f)
+        part = scores[_as_slice(pictures)][:, _as_slice(inside)]  # (size, about Nc / f)
         tables.append(_table_row(*ranks(part, torch.searchsorted(pictures, owner[inside]))))
     return {key: float(np.mean([table[key] for table in tables])) for key in tables[0]}
 
@@ -280,7 +280,7 @@ def _first_found(
     asked = np.flatnonzero(np.isin(queries, list(right)))  # (q,)
     place = {int(number): column for column, number in enumerate(items)}
     found: coco_judgements.Lists = {}
-    for start, block in _score_blocks(scores[_side_by_side(torch.from_numpy(asked))]):  # (b, C)
+    for start, block in _score_blocks(scores[_as_slice(torch.from_numpy(asked))]):  # (b, C)
         numbers = queries[asked[start : start + len(block)]].tolist()
         # Two of ECCV's captions are the sixth of their picture, and so not among the 25,000.
         hits = ((row, item) for row, number in enumerate(numbers) for item in right[number])
@@ -345,7 +345,7 @@ def _refuse_rows(message: str, wrong: Tensor, start: int) -> None:
         raise ValueError(f"{message}, as it is in row {start + int(wrong.nonzero()[0])}")
 
 
-def _side_by_side(wanted: Tensor) -> slice | np.ndarray:
+def _as_slice(wanted: Tensor) -> slice | np.ndarray:
     """Return wanted rows or columns, (n,) ascending; as a slice, which copies nothing, if without gaps."""
     first, last = int(wanted[0]), int(wanted[-1])
     return slice(first, last + 1) if last - first + 1 == len(wanted) else wanted.numpy()

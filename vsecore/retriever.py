@@ -27,7 +27,7 @@ from vsecore.model import VSE
 from vsecore.recipes import get, is_towers
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
-from vsecore.scoring import kept, score_embedded
+from vsecore.scoring import read_by_similarity, score_embedded
 from vsecore.training import Run, load_run
 from vsecore.training.command import remembered
 from vsecore.training.distributed import best_device
@@ -180,7 +180,7 @@ class Retriever:
             tokens, mask = self.tokenizer.encode(sentences[start : start + batch_size])
             with self._lock, torch.no_grad():
                 embedded = self.model.encode_captions(tokens.to(self.device), mask.to(self.device))
-                parts.append(kept(self.model, embedded))
+                parts.append(read_by_similarity(self.model, embedded))
         return joined(parts)
 
     def encode_images(self, images: Iterable[Picture | Tensor], batch_size: int = 32) -> Embedding:
@@ -209,7 +209,7 @@ class Retriever:
                     embedded = self.model.encode_pictures(inputs.to(self.device), mask.to(self.device))
                 else:
                     embedded = self._embedded([self._decode(cast(Picture, one)) for one in batch])
-                parts.append(kept(self.model, embedded))
+                parts.append(read_by_similarity(self.model, embedded))
         return joined(parts)
 
     def similarity(self, images: Embedding, texts: Embedding) -> Tensor:

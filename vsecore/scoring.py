@@ -35,7 +35,7 @@ def encode(
     model.eval()
     at_a_time = min(batch_size, PIXELS_AT_A_TIME) if split.has_pixels else batch_size
     pictures = [
-        kept(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
+        read_by_similarity(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
         for start in range(0, len(split), at_a_time)
     ]
     tokens = TokenizedCaptions.encode(tokenizer, split.captions)
@@ -44,7 +44,7 @@ def encode(
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         numbers, mask = tokens.rows(chosen)  # (b, L) each
-        captions.append(kept(model, model.encode_captions(numbers.to(device), mask.to(device))))
+        captions.append(read_by_similarity(model, model.encode_captions(numbers.to(device), mask.to(device))))
     model.train(was_training)
     return joined(pictures), joined(captions)[torch.from_numpy(np.argsort(order))]
 
@@ -87,7 +87,7 @@ def _pictures(split: Split, start: int, count: int, device: torch.device) -> tup
     return pictures, torch.from_numpy(split.real_elements(rows)).to(device)  # (b, N)
 
 
-def kept(model: VSE, embedding: Embedding) -> Embedding:
+def read_by_similarity(model: VSE, embedding: Embedding) -> Embedding:
     """Keep what the similarity reads, on the CPU; elements always with their mask."""
     read = embedding.only(model.compares).float().to("cpu")
     if read.elements is not None and read.mask is None:

@@ -310,7 +310,10 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
         for line in (line for field in row for line in field.splitlines()[1:]):
             if PurePosixPath(line.partition(delimiter)[0].strip(' "')).suffix.lower() in SUFFIXES:
                 raise ValueError(f"a quote takes in the line {short(line)} too: close it")
-        file, caption = _below(row[places["file"]].strip(), root), _on_one_line(row[places["caption"]])
+        file, caption = (
+            _path_below_root(row[places["file"]].strip(), root),
+            _on_one_line(row[places["caption"]]),
+        )
         if not file or not caption:
             raise ValueError(f"file {short(file)} and caption {short(caption)}: wanted both")
         split = None
@@ -341,7 +344,7 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
     return list(found.values())
 
 
-def _below(name: str, root: Path | None) -> str:
+def _path_below_root(name: str, root: Path | None) -> str:
     """Return the path of a picture below the root; "" for the root itself."""
     plain = name.replace("\\", "/")
     if root is not None and Path(plain).is_absolute() and Path(plain).is_relative_to(root):

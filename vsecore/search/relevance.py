@@ -78,7 +78,7 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
     x, y = np.stack(distances), np.stack(right)  # (C, n)
     fit = LogisticRegression(C=1000).fit(x[::2].reshape(-1, 1), y[::2].ravel())
     learned = Relevance(float(fit.intercept_[0]), float(fit.coef_[0, 0]), len(x[::2]))
-    index.store.note(FACT, json.dumps(asdict(learned)))
+    index.store.keep_fact(FACT, json.dumps(asdict(learned)))
     shares, y = learned._probability(x[1::2]), y[1::2]
     found = "no picture reached 50 %"
     if (likely := shares >= 0.5).any():
@@ -89,7 +89,7 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
 
 def relevance_of(index: Index) -> Relevance | None:
     """Return what an index was calibrated to; None: it was not."""
-    kept = index.store.noted(FACT)
+    kept = index.store.fact(FACT)
     return None if kept is None else from_json(str(index.store.path), kept, Relevance)
 
 

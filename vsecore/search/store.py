@@ -160,12 +160,12 @@ class Store:
                 "UPDATE pictures SET path = ?, changed = ?, sum = ? WHERE number = ?", updates
             )
 
-    def note(self, name: str, value: str) -> None:
+    def keep_fact(self, name: str, value: str) -> None:
         """Keep a fact about the index."""
         with self._transaction():
             self._open.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def noted(self, name: str) -> str | None:
+    def fact(self, name: str) -> str | None:
         """Return a fact about the index; None: there is none."""
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return rows[0][0] if rows else None

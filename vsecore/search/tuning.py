@@ -101,7 +101,7 @@ def tune(
     Returns:
         The run of the best epoch on dev. Its history says how good the model was.
     """
-    recipe, weights = _beginning(engine)
+    recipe, weights = _recipe_and_weights(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
     batch_size = min(recipe.training.batch_size, len(splits["train"].files))
     training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=batch_size)
@@ -111,7 +111,7 @@ def tune(
         tell(f"warning: {warning}")
     if cut := [text for split in splits.values() for text in split.captions if tokenizer.is_cut(text)]:
         tell(f"note: {counted(cut, 'caption')} longer than the model reads: cut at their end")
-    tell(f"before: {_told(engine.model, data.test, tokenizer)}")
+    tell(f"before: {_quality_of(engine.model, data.test, tokenizer)}")
     if not (resume and (Path(folder) / CHECKPOINT).is_file()):  # a run that has begun has passed it
         found = check_overfit(recipe, data.train, tokenizer, weights, seed=seed)
         tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
@@ -129,11 +129,11 @@ def tune(
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
         keep_source(engine.source, folder)
-    tell(f"after: {_told(run.model, data.test, tokenizer)}")
+    tell(f"after: {_quality_of(run.model, data.test, tokenizer)}")
     return run
 
 
-def _told(model: VSE, test: Split, tokenizer: Tokenizer) -> str:
+def _quality_of(model: VSE, test: Split, tokenizer: Tokenizer) -> str:
     """Say how good a model is, if there are enough pictures to say it."""
     if len(test) < TELLING:
         return f"no rsum, since {len(test)} test pictures say nothing (wanted {TELLING} or more)"
@@ -203,7 +203,7 @@ def refuse_collapse(model: VSE, split: Split, tokenizer: Tokenizer) -> float:
     return mean
 
 
-def _beginning(engine: Engine) -> tuple[Recipe, dict[str, torch.Tensor] | None]:
+def _recipe_and_weights(engine: Engine) -> tuple[Recipe, dict[str, torch.Tensor] | None]:
     """Return the recipe of an engine, and the weights to go on with; None: the recipe brings its own."""
     source = engine.source
     if source is None:
