@@ -45,7 +45,6 @@ from vsecore.experiments.printed import (
     printed_metrics,
     printed_rows,
     printed_sets,
-    printed_sums,
 )
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
@@ -195,12 +194,12 @@ def test_a_difference_that_a_paper_prints_is_of_the_same_pictures_and_the_closes
 def test_the_papers_sums_of_an_experiment_are_of_the_same_pictures():
     for name, experiment in EXPERIMENTS.items():
         named = {arm for arm, entry in experiment.arms.items() if entry.published}
-        assert printed_sums(experiment).keys() == named, name
-    systems = printed_sums(EXPERIMENTS["2ad_systems"])
+        assert printed_rows(experiment)[0].keys() == named, name
+    systems = printed_rows(EXPERIMENTS["2ad_systems"])[0]
     assert systems == {"VSE+2AD": 527.8, "VSE∞": 520.5, "VSE++": 490.5}  # folds, for all three
-    assert printed_sums(EXPERIMENTS["2ad_parts"])["all"] == 426.9  # all 5,000, which every part has
+    assert printed_rows(EXPERIMENTS["2ad_parts"])[0]["all"] == 426.9  # all 5,000, which every part has
     one = Experiment("?", "nobody", "2ad_{features}_gru", {"one": Arm("", "VSE+2AD (R, BiGRU)")})
-    assert printed_sums(one) == {"one": 426.9}  # of both, all pictures before folds
+    assert printed_rows(one)[0] == {"one": 426.9}  # of both, all pictures before folds
     assert printed_rows(one, "f30k_precomp", 1000)[1] == "Flickr30K"
     assert printed_rows(one, "coco", 5000) == ({"one": 426.9}, "COCO 5K")
 

@@ -21,13 +21,16 @@ TEST_PICTURES = {
 """Short names of the test pictures of published rows."""
 
 
-def printed_rows(experiment: Experiment, data: str, pictures: int) -> tuple[dict[str, float], str]:
+def printed_rows(
+    experiment: Experiment, data: str = "", pictures: int = 0, about: str = "both ways"
+) -> tuple[dict[str, float], str]:
     """Return the rsum that papers print for each arm, and the name of the test pictures that it is of.
 
     If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
-    that `printed_sums` takes.
+    with the most arms. For retrieval in one direction, it is the sum of its three recalls; {} for what
+    recalls do not tell.
     """
-    sums, same = _by_pictures(_rows(experiment)), _pictures_of(data, pictures)
+    sums, same = _by_pictures(_rows(experiment), about), _pictures_of(data, pictures)
     chosen = same if same in sums else _fullest(sums)
     return sums.get(chosen, {}), TEST_PICTURES.get(chosen, "")
 
@@ -63,16 +66,6 @@ def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float
     )
 
 
-def printed_sums(experiment: Experiment, about: str = "both ways") -> dict[str, float]:
-    """Return the rsum that papers print for each arm, all on the same test pictures; or add up the recalls.
-
-    The test set with the most arms is used; on a tie that of COCO, and all 5,000 pictures rather than folds.
-    For retrieval in one direction, it is the sum of its three recalls; {} for what recalls do not tell.
-    """
-    sums = _by_pictures(_rows(experiment), about)
-    return sums.get(_fullest(sums), {})
-
-
 def printed_difference(claim: Claim) -> tuple[float, str] | None:
     """Return the difference that a paper prints for a claim, in rsum or in the recalls of one direction.
 
@@ -101,7 +94,7 @@ def _rows(experiment: Experiment) -> dict[str, str]:
     return {arm: entry.published for arm, entry in experiment.arms.items()}
 
 
-def _by_pictures(rows: Mapping[str, str], about: str = "both ways") -> dict[str, dict[str, float]]:
+def _by_pictures(rows: Mapping[str, str], about: str) -> dict[str, dict[str, float]]:
     """Return printed sums by test pictures, then by arm, of the arms whose published rows are named."""
     sums: dict[str, dict[str, float]] = defaultdict(dict)
     recalls = SUBJECTS[about].recalls
