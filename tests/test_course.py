@@ -12,6 +12,7 @@ from course import lesson as lessons
 from small import SMALL, small_split
 from vsecore.data.splits import Dataset
 from vsecore.recipes import get
+from vsecore.training import RESULTS_VERSION
 
 
 def test_parameters_are_checked_in_the_first_cell(tmp_path: Path) -> None:
@@ -112,6 +113,8 @@ def test_two_notebooks_that_train_the_same_do_so_one_after_the_other(
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: lesson.trained(recipe, dataset), range(2))
     assert first.timings == second.timings  # trained once
+    (folder,) = [path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()]
+    assert folder == f"{recipe.hash()}-{dataset.fingerprint()[:12]}-{RESULTS_VERSION}-0"  # nothing else
     assert "waiting until it has finished" in capsys.readouterr().err
 
 

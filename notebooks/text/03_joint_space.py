@@ -603,13 +603,13 @@ print(f"R@1 of the oracle: {oracle['t2i_r1']:.1f} to picture, {oracle['i2t_r1']:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 to_picture, to_text = ways.values()
-lesson.finding(
+lesson.outcome(
     "from text to picture both orders mostly agree", agreement["text to picture"] > 0.6
 )
 apart = agreement["text to picture"] - agreement["picture to text"]
-lesson.finding("from picture to text they agree much less", apart > 0.2)
-lesson.finding("to picture the oracle is a ceiling", max(to_picture[0]) < oracle["t2i_r1"])
-lesson.finding("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r1"])
+lesson.outcome("from picture to text they agree much less", apart > 0.2)
+lesson.outcome("to picture the oracle is a ceiling", max(to_picture[0]) < oracle["t2i_r1"])
+lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r1"])
 
 # %% [markdown]
 # **What came out.** From text to picture, R@1 and mAP@R agree on 85 of 100 pairs of systems. From picture to text they agree on about 70,

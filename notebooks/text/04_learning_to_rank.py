@@ -718,13 +718,13 @@ ends = {
 }
 (every, first, third), key = ends.values(), "dev_rsum_{}".format
 ahead = [e for e in range(1, 31) if np.mean(first[key(e)]) > np.mean(every[key(e)])]
-lesson.finding("it passes the sum after almost half of the training", 10 < ahead[0] < 16)
+lesson.outcome("it passes the sum after almost half of the training", 10 < ahead[0] < 16)
 lags = [np.mean(every[key(e)]) - np.mean(third[key(e)]) for e in range(6, 31)]
-lesson.finding("after an epoch of all, it is level by epoch 6", max(lags) < 5)
+lesson.outcome("after an epoch of all, it is level by epoch 6", max(lags) < 5)
 for way in (first, third):
     for measure, wins_here in (("rsum", True), ("t2i_map_at_r", True), ("i2t_map_at_r", False)):
         low, high = (every, way) if wins_here else (way, every)
-        lesson.finding(f"{measure} in every seed", min(high[measure]) > max(low[measure]))
+        lesson.outcome(f"{measure} in every seed", min(high[measure]) > max(low[measure]))
 
 # %% [markdown]
 # **What came out.** By rsum, each run at its best development epoch, the hardest negative is 16 above the sum over all, or 23 if an epoch
@@ -747,7 +747,7 @@ for way in (first, third):
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 first = standings.found("04")["VSE++"]
-lesson.finding(
+lesson.outcome(
     "VSE++ is about 120 above ridge regression", 110 < first.rsum - first.baseline["rsum"] < 135
 )
 course.scoreboard("04")

@@ -656,18 +656,18 @@ course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 basic, towers = study["basic"], study["VSE++ towers"]
-lesson.finding("about 12 above VSE++, in all seeds", min(dots.gaps(basic, towers)) > 8)
+lesson.outcome("about 12 above VSE++, in all seeds", min(dots.gaps(basic, towers)) > 8)
 gains = [dots.gap(basic, towers, f"{way}_rsum")[0] for way in ("t2i", "i2t")]
-lesson.finding("and in both directions", min(gains) > 3)
+lesson.outcome("and in both directions", min(gains) > 3)
 for arm in ("without positions", "mean of words"):
-    lesson.finding(f"{arm} is as good", abs(study[arm].rsum - basic.rsum) < 2)
+    lesson.outcome(f"{arm} is as good", abs(study[arm].rsum - basic.rsum) < 2)
 apart = [abs(share - told["mean of words"]) for share in told.values()]
-lesson.finding("on the pairs, none is a whole point from the mean of words", max(apart) < 1)
+lesson.outcome("on the pairs, none is a whole point from the mean of words", max(apart) < 1)
 rows = {one.system: one.metrics for one in records.published() if "coco, 1,000" in one.data}
 thesis = [rows[one] for one in ("Yan 2019 (basic)", "VSE++ (ResNet)")]
 ways = [[f"{way}_r{k}" for k in (1, 5, 10)] for way in ("t2i", "i2t")]
 sums = [sum(one[recall] for recall in three) for three in ways for one in thesis]
-lesson.finding("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.7]))
+lesson.outcome("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.7]))
 
 # %% [markdown]
 # **What came out.** The thesis's system (*basic*) has an rsum about 12 points above that of the towers of VSE++, in all five seeds. But it

@@ -568,15 +568,15 @@ plots.show(
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 pooling, attention = (dots.gaps(recorded[arm], recorded["basic"]) for arm in ("pooling", "CA"))
-lesson.finding("node pooling costs 16, over ten in each seed", max(pooling) < -10)
-lesson.finding("node cross-attention costs 4, and some in each seed", max(attention) < 0)
-lesson.finding(
+lesson.outcome("node pooling costs 16, over ten in each seed", max(pooling) < -10)
+lesson.outcome("node cross-attention costs 4, and some in each seed", max(attention) < 0)
+lesson.outcome(
     "so on average", [round(np.mean(one)) for one in (pooling, attention)] == [-16, -4]
 )
 rows = {one.system: one for one in records.published() if "coco, 1,000" in one.data}
 thesis = [rows[f"Yan 2019 ({arm})"] for arm in arms]
-lesson.finding("its R@1", [one.metrics["i2t_r1"] for one in thesis] == [53.1, 56.9, 55.3])
-lesson.finding("its sums", [round(one.rsum, 1) for one in thesis] == [440.3, 443.4, 439.2])
+lesson.outcome("its R@1", [one.metrics["i2t_r1"] for one in thesis] == [53.1, 56.9, 55.3])
+lesson.outcome("its sums", [round(one.rsum, 1) for one in thesis] == [440.3, 443.4, 439.2])
 
 # %% [markdown]
 # **What came out.** Neither loss helps here. Node pooling costs 16 points of rsum, and node cross-attention 4.

@@ -618,11 +618,11 @@ plots.show(
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 attending = [arm for title, arm in study.items() if title not in ("VSRN", "VSE++")]
 leads = [dots.gaps(arm, study["VSE++"]) for arm in attending]
-lesson.finding("each is more than 20 above VSE++, from every seed", min(map(min, leads)) > 20)
+lesson.outcome("each is more than 20 above VSE++, from every seed", min(map(min, leads)) > 20)
 means = sorted(round(statistics.mean(one)) for one in leads)
-lesson.finding("25 to 31 on average", (means[0], means[-1]) == (25, 31))
+lesson.outcome("25 to 31 on average", (means[0], means[-1]) == (25, 31))
 lead = study["VSRN"].rsum - max(arm.rsum for arm in attending)
-lesson.finding("VSRN has the highest rsum of all", lead > 4)
+lesson.outcome("VSRN has the highest rsum of all", lead > 4)
 
 
 def mean(title, measure):
@@ -630,14 +630,14 @@ def mean(title, measure):
 
 
 first = [max(study, key=lambda one: mean(one, f"{way}_map_at_r")) for way in ("i2t", "t2i")]
-lesson.finding(
+lesson.outcome(
     "by mAP@R, BFAN leads one way, SCAN i2t the other", first == ["BFAN prob", "SCAN i2t"]
 )
 ahead = [("BFAN prob", "i2t")] + [
     (title, "t2i") for title in study if title not in ("VSRN", "VSE++")
 ]
 gains = [dots.gaps(study[title], study["VSRN"], f"{way}_map_at_r") for title, way in ahead]
-lesson.finding(
+lesson.outcome(
     "BFAN is ahead of VSRN both ways, SCAN to picture, in all seeds", min(map(min, gains)) > 0
 )
 
@@ -669,10 +669,10 @@ drawings.relations(study | {"mean of words": bag}, reach)
 for key, band in reach.items():
     none = statistics.mean(bag.results[key].values())
     shares = [mean(title, key) for title in study]
-    lesson.finding(
+    lesson.outcome(
         "no system leaves the band", all(abs(one - 50) < band for one in [*shares, none])
     )
-    lesson.finding("none is four points above the mean of words", max(shares) < none + 4)
+    lesson.outcome("none is four points above the mean of words", max(shares) < none + 4)
 
 # %% [markdown]
 # None does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds

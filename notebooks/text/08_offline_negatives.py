@@ -552,7 +552,7 @@ for name, size in bytes_of.items():
 (measured,) = records.find(results(), name="benchmark_mining")
 sizes = "{pictures:,} pictures with {captions:,} captions".format(**measured.config)
 ratio = measured.metrics["mining_over_product"]
-lesson.finding("mining takes less than twice as long as the product alone", 1 < ratio < 2)
+lesson.outcome("mining takes less than twice as long as the product alone", 1 < ratio < 2)
 print(f"mining {sizes}: {ratio:.1f} times as long as the product alone ({measured.device})")
 
 # %% [markdown]

@@ -660,19 +660,19 @@ rows = {name: each for name, each in rows.items() if each}  # what has been trai
 draw.gains(rows)
 off_tris, off_quins, adaptive, *fair = (np.mean(each) for each in rows.values())
 all_gain = min(rows["AdapOffQuin, lists of 300"]) > 0
-lesson.finding("AdapOffQuin gains 3, with each seed", all_gain and 2.5 < adaptive < 3.5)
+lesson.outcome("AdapOffQuin gains 3, with each seed", all_gain and 2.5 < adaptive < 3.5)
 ways = [draw.gaps("AdapOffQuin", 300, 0.004, f"{way}_map_at_r") for way in ("t2i", "i2t")]
 to_picture, to_text = map(np.mean, ways)
-lesson.finding(
+lesson.outcome(
     "by mAP@R it gains and loses below a point", 0 < to_picture < 1 and -1 < to_text < 0
 )
-lesson.finding("OffTri and OffQuin change less than 2", max(abs(off_tris), abs(off_quins)) < 2)
-lesson.finding("with fair lists nothing is gained", all(-2 < mean < 0 for mean in fair))
+lesson.outcome("OffTri and OffQuin change less than 2", max(abs(off_tris), abs(off_quins)) < 2)
+lesson.outcome("with fair lists nothing is gained", all(-2 < mean < 0 for mean in fair))
 kinds = ("mined_true_texts", "mined_true_pictures")
 true = [draw.average("OffTri", 25, 0.004, kind) for kind in kinds]
-lesson.finding("nearly half is true", 46 < true[0] < 48 and 40 < true[1] < 42)
+lesson.outcome("nearly half is true", 46 < true[0] < 48 and 40 < true[1] < 42)
 behind = draw.average("VSE++", 0, 0.004) - draw.average("VSE++", 0, 0.001)
-lesson.finding("slow VSE++ is 9 points below its best", 8 < behind < 10)
+lesson.outcome("slow VSE++ is 9 points below its best", 8 < behind < 10)
 
 # %% [markdown]
 # **What came out.** With long lists, AdapOffQuin adds about 3 points of rsum, in all five seeds; mAP@R rises by less than a point from text to

@@ -792,21 +792,21 @@ plots.show(
 apart = {
     title: dots.gap(long["AdPool"], one) for title, one in long.items() if title != "AdPool"
 }
-lesson.finding("AdPool beats the mean by 65", 62 < apart["mean"][0] < 68)
-lesson.finding(
+lesson.outcome("AdPool beats the mean by 65", 62 < apart["mean"][0] < 68)
+lesson.outcome(
     "it is 16 above the pair and 43 above self-attention",
     15 < apart["5-max and mean"][0] < 17 < 42 < apart["self-attention"][0] < 45,
 )
-lesson.finding(
+lesson.outcome(
     "it is about 2 above GPO and max", all(1.5 < apart[one][0] < 2.5 for one in ("GPO", "max"))
 )
-lesson.finding("GPO may as well be better", apart["GPO"][1] < 0 < apart["max"][1])
-lesson.finding("the token level adds 4", 4 < apart["embedding level alone"][0] < 5)
+lesson.outcome("GPO may as well be better", apart["GPO"][1] < 0 < apart["max"][1])
+lesson.outcome("the token level adds 4", 4 < apart["embedding level alone"][0] < 5)
 on_photographs = experiments.studied("2ad_pooling", "flickr8k")
 mean = experiments.studied("2ad_parts", "flickr8k")["without AdPool"]
-lesson.finding("on photographs too", 7 < dots.gap(on_photographs["AdPool"], mean)[0] < 10)
+lesson.outcome("on photographs too", 7 < dots.gap(on_photographs["AdPool"], mean)[0] < 10)
 behind_gpo = dots.gap(on_photographs["AdPool"], on_photographs["GPO"])[0]
-lesson.finding("but 14 below GPO there", -15 < behind_gpo < -12)
+lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 
 # %% [markdown]
 # **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and the hand-tuned pair by 16. But the maximum, in

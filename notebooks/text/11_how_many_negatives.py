@@ -581,9 +581,9 @@ plots.show(
     "max violation 127 and then 1, and a line at 127. Right, rsum by the epoch: the hardest triplet climbs slowly for eight epochs, the others are up after two.",
 )
 first = {name: round(one[:, 0].mean()) for name, one in sums.items()}
-lesson.finding("500 against 41", (first["AdOpt"], first["hardest triplet"]) == (500, 41))
-lesson.finding("all are ahead early", first["all 127 always"] > first["AdOpt"] + 8)
-lesson.finding("K is 28, then below 2", 25 < k[0] < 31 and k[1] < 2)
+lesson.outcome("500 against 41", (first["AdOpt"], first["hardest triplet"]) == (500, 41))
+lesson.outcome("all are ahead early", first["all 127 always"] > first["AdOpt"] + 8)
+lesson.outcome("K is 28, then below 2", 25 < k[0] < 31 and k[1] < 2)
 
 # %% [markdown]
 # After one epoch AdOpt is at 500 and the hardest triplet at 41. AdOpt's $K$ is 28 on average in the first epoch and below 2 from the
@@ -600,13 +600,13 @@ margin = [
     dots.gap(all_ends, ends["all 127, no margin"], name)[0] for name in ("rsum", "i2t_map_at_r")
 ]
 schedule, cost = (dots.gap(adopt_ends, all_ends, name) for name in ("rsum", "i2t_map_at_r"))
-lesson.finding(
+lesson.outcome(
     "9.3 above the triplet", 9 < dots.gap(adopt_ends, ends["hardest triplet"])[0] < 9.6
 )
-lesson.finding("the margin: +7.4 and -3.5", 7 < margin[0] < 7.8 and -3.8 < margin[1] < -3.2)
-lesson.finding("the schedule: 2.3, undecided", 2 < schedule[0] < 2.7 and schedule[1] < 0)
-lesson.finding("it costs 2.5", -2.8 < cost[0] < -2.2)
-lesson.finding("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violation"])[0] < 2.8)
+lesson.outcome("the margin: +7.4 and -3.5", 7 < margin[0] < 7.8 and -3.8 < margin[1] < -3.2)
+lesson.outcome("the schedule: 2.3, undecided", 2 < schedule[0] < 2.7 and schedule[1] < 0)
+lesson.outcome("it costs 2.5", -2.8 < cost[0] < -2.2)
+lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violation"])[0] < 2.8)
 
 # %% [markdown]
 # **What came out.** AdOpt ends 9.3 above the hardest triplet, as in the paper, where it is 9.0 on photographs (table 3). But compared with

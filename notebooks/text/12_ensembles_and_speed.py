@@ -474,11 +474,11 @@ plots.show(figure, alt=dots.words_for(found, "the scenes", ridge=False))
 said = {"RGP R": 11.5, "RRR R": 6.0, "RGP RRR": 5.4, "RGP PPP": 10.2, "RGP RG": 3.1}
 for pair, said_mean in said.items():
     mean, low, _ = dots.gap(*(found[name] for name in pair.split()))
-    lesson.finding(f"{pair}: {said_mean}", round(mean, 1) == said_mean and low > 0)
-lesson.finding("G alone is no worse than PPP", found["G"].rsum > found["PPP"].rsum)
+    lesson.outcome(f"{pair}: {said_mean}", round(mean, 1) == said_mean and low > 0)
+lesson.outcome("G alone is no worse than PPP", found["G"].rsum > found["PPP"].rsum)
 early = experiments.studied("2ad_ensembles", "scenes", scale="lesson")
 early = [round(early[name].rsum) for name in ("GGG", "PPP", "RGP")]
-lesson.finding("after 3 epochs", early == [485, 486, 494])
+lesson.outcome("after 3 epochs", early == [485, 486, 494])
 
 # %% [markdown]
 # **What came out.** RGP beats R by 11.5 points of rsum. RRR, which has as many models but one kind of features, is already 6.0 above R, so

@@ -567,13 +567,13 @@ plots.show(
     dots.compared(studied, "scenes", None), alt=dots.words_for(studied, "the scenes", None)
 )
 seeds_of, lead = one_vector.results["rsum"].values(), dive.rsum - one_vector.rsum
-lesson.finding("one seed of DivE, five of VSE++", [len(dive.seeds), len(seeds_of)] == [1, 5])
-lesson.finding("DivE is 15 to 22 ahead", 15 < lead < 22)
-lesson.finding("the seeds of VSE++ lie within five", max(seeds_of) - min(seeds_of) < 5)
+lesson.outcome("one seed of DivE, five of VSE++", [len(dive.seeds), len(seeds_of)] == [1, 5])
+lesson.outcome("DivE is 15 to 22 ahead", 15 < lead < 22)
+lesson.outcome("the seeds of VSE++ lie within five", max(seeds_of) - min(seeds_of) < 5)
 leads = [dive.results[way][0] - max(one_vector.results[way].values()) for way in dots.AXES]
-lesson.finding("it leads in all three measures, before every seed", min(leads) > 2)
+lesson.outcome("it leads in all three measures, before every seed", min(leads) > 2)
 left_out = dive.rsum - studied["DivE, a fifth left out"].rsum
-lesson.finding("leaving a fifth out costs 40 to 50", 40 < left_out < 50)
+lesson.outcome("leaving a fifth out costs 40 to 50", 40 < left_out < 50)
 
 # %% [markdown]
 # **What came out.** DivE reaches 442.1 and VSE++ 423.3, so the set is 19 rsum ahead, and it leads in mAP@R in both directions as well, which counts every
@@ -596,11 +596,11 @@ plots.show(
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
     "each. All lie between VSE++ and the whole set, except for the fourth vector of pictures, which finds far less alone.",
 )
-lesson.finding("the fourth of pictures finds far less alone", alone["pictures_only_4"] < 330)
-lesson.finding(
+lesson.outcome("the fourth of pictures finds far less alone", alone["pictures_only_4"] < 330)
+lesson.outcome(
     "every other alone is above VSE++", sorted(alone.values())[1] > one_vector.rsum + 8
 )
-lesson.finding("none is missed by more than 4", min(without) > dive.rsum - 4)
+lesson.outcome("none is missed by more than 4", min(without) > dive.rsum - 4)
 
 # %% [markdown]
 # Look at *only 1* to *only 4*. Seven of the eight vectors, each alone, already stand above VSE++, by 9 to 16 rsum. Leaving any one out costs little more than 3. So most of the lead is in every

@@ -420,16 +420,16 @@ plots.show(
     "bound. The contrastive loss is higher for 0.05.",
 )
 λ, rec = tracks["λ"]["η = 0.2"], tracks["reconstruction loss"]["η = 0.2"]
-lesson.finding(
+lesson.outcome(
     "at 0.2, λ rises, falls, and is zero from epoch 11", λ[1] > 2 and max(λ[10:]) < 0.01
 )
-lesson.finding(
+lesson.outcome(
     "the loss rises again, and stays far below", 0.11 < rec[-1] < 0.13 and rec[9] < 0.105
 )
 tight = tracks["reconstruction loss"]["η = 0.05"]
-lesson.finding("0.05 is never met", min(tight) > 0.055 and tracks["λ"]["η = 0.05"][-1] > 15)
+lesson.outcome("0.05 is never met", min(tight) > 0.055 and tracks["λ"]["η = 0.05"][-1] > 15)
 loss = {name: values[-1] for name, values in tracks["contrastive loss"].items()}
-lesson.finding("0.05 raises the contrastive loss", loss["η = 0.05"] > 1.5 * loss["η = 0.2"])
+lesson.outcome("0.05 raises the contrastive loss", loss["η = 0.05"] > 1.5 * loss["η = 0.2"])
 
 # %% [markdown]
 # These are the four panels of the paper's figure 3, with one bound that is met (0.2) and one that is missed (0.05); dotted lines are the bounds. The paper reads
@@ -454,21 +454,21 @@ lesson.finding("0.05 raises the contrastive loss", loss["η = 0.05"] > 1.5 * los
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 plots.show(dots.compared(found, "scenes", None), alt=dots.words_for(found, "the scenes", None))
 seeds_of = {len(arm.seeds) for arm in found.values()}
-lesson.finding("five seeds each", seeds_of == {5})
+lesson.outcome("five seeds each", seeds_of == {5})
 bl, by_weight, at_005, at_02 = (found[name] for name in arms)
-lesson.finding("0.2 adds 12 to 20", 12 < at_02.rsum - bl.rsum < 20)
-lesson.finding("it is 8 to 14 above dual", 8 < at_02.rsum - by_weight.rsum < 14)
-lesson.finding("0.05 adds at most 6", abs(at_005.rsum - bl.rsum) < 6)
+lesson.outcome("0.2 adds 12 to 20", 12 < at_02.rsum - bl.rsum < 20)
+lesson.outcome("it is 8 to 14 above dual", 8 < at_02.rsum - by_weight.rsum < 14)
+lesson.outcome("0.05 adds at most 6", abs(at_005.rsum - bl.rsum) < 6)
 ranked_by = [np.mean([*arm.results["i2t_map_at_r"].values()]) for arm in (at_005, bl)]
-lesson.finding("and loses mAP@R to text", ranked_by[0] < ranked_by[1] - 1)
+lesson.outcome("and loses mAP@R to text", ranked_by[0] < ranked_by[1] - 1)
 for other, low, high in ((bl, 9, 22), (by_weight, 8, 15)):
     ahead = [at_02.results["rsum"][one] - other.results["rsum"][one] for one in range(5)]
-    lesson.finding("0.2 is ahead in every seed", low < min(ahead) and max(ahead) < high)
+    lesson.outcome("0.2 is ahead in every seed", low < min(ahead) and max(ahead) < high)
 each = experiments.studied("latent_bounds", "scenes")
 between = [round(each[f"η = {bound}"].rsum, 1) for bound in (0.1, 0.15, 0.25)]
-lesson.finding("other bounds", between == [468.1, 466.9, 460.8])
+lesson.outcome("other bounds", between == [468.1, 466.9, 460.8])
 judged = {one.claim.statement: one.judgement for one in experiments.outcomes("ltd", "scenes")}
-lesson.finding(
+lesson.outcome(
     "two are sure, one is open",
     [
         judged[claim]

@@ -115,8 +115,8 @@ tried = {name: arms[name].trainings[0].tried for name in shown}  # rate -> rsum
 drawings.rates(tried)
 
 ahead = [tried["VSRN"][rate] - tried["VSE++"][rate] for rate in (0.001, 0.002, 0.004, 0.008)]
-lesson.finding("VSRN is below VSE++ at 0.001 alone", ahead[0] < -4 and min(ahead[1:]) > 4)
-lesson.finding("it rises by 41", round(tried["VSRN"][0.004] - tried["VSRN"][0.001]) == 41)
+lesson.outcome("VSRN is below VSE++ at 0.001 alone", ahead[0] < -4 and min(ahead[1:]) > 4)
+lesson.outcome("it rises by 41", round(tried["VSRN"][0.004] - tried["VSRN"][0.001]) == 41)
 
 # %% [markdown]
 # ```{exercise} One rate for all
@@ -169,28 +169,28 @@ rsum, text, picture = (
     {name: round(dots.mean(arms[name], way), 1) for name in arms} for way in standings.WAYS
 )
 known = records.find(experiments.RESULTS, name=ORACLE, data="scenes")
-lesson.finding("the oracle: 413", {round(one.metrics["rsum"]) for one in known} == {413})
-lesson.finding("all are above it", min(rsum.values()) > 420)
+lesson.outcome("the oracle: 413", {round(one.metrics["rsum"]) for one in known} == {413})
+lesson.outcome("all are above it", min(rsum.values()) > 420)
 best = [rgp, "VSRN", "2AD, regions and grid", "BFAN", i2t]
-lesson.finding("the best by rsum", sorted(rsum, key=rsum.get)[:-6:-1] == best)
-lesson.finding("sums", [rsum[name] for name in best] == [517.9, 517.8, 514.8, 511.9, 511.1])
-lesson.finding("BFAN leads to text", max(text.values()) == text["BFAN"] == 32.9)
-lesson.finding("SCAN leads to picture", max(picture.values()) == picture[i2t] == 77.1)
+lesson.outcome("the best by rsum", sorted(rsum, key=rsum.get)[:-6:-1] == best)
+lesson.outcome("sums", [rsum[name] for name in best] == [517.9, 517.8, 514.8, 511.9, 511.1])
+lesson.outcome("BFAN leads to text", max(text.values()) == text["BFAN"] == 32.9)
+lesson.outcome("SCAN leads to picture", max(picture.values()) == picture[i2t] == 77.1)
 pairs = [("VSRN", rgp), ("VSRN", i2t), ("VSRN", "BFAN"), ("VSRN", ours), (ours, "VSE++")]
 on_cells = experiments.studied("2ad_systems", "scenes")
 both = [round(on_cells[name].rsum, 1) for name in ("VSE∞", "VSE+2AD")]
-lesson.finding("VSE∞ and 2AD on cells", both == [506.9, 509.0])
+lesson.outcome("VSE∞ and 2AD on cells", both == [506.9, 509.0])
 a, b, c, d, e = (  # of each pair and each measure: the mean difference and its interval
     [dots.gap(arms[x], arms[y], way) for way in standings.WAYS] for x, y in pairs
 )
-lesson.finding("RGP and SCAN may be equal to VSRN", all(x[0][1] < 0 < x[0][2] for x in (a, b)))
-lesson.finding("it is above BFAN by rsum alone", c[0][1] > 0 > max(c[1][2], c[2][2]))
-lesson.finding("and above 2AD by every measure", all(low > 0 for _, low, _ in d))
-lesson.finding("by these", [round(x[0][0], 1) for x in (c, d, e)] == [5.8, 11.4, 25.3])
-lesson.finding("2AD finds captions less well than VSE++", e[1][2] < 0)
+lesson.outcome("RGP and SCAN may be equal to VSRN", all(x[0][1] < 0 < x[0][2] for x in (a, b)))
+lesson.outcome("it is above BFAN by rsum alone", c[0][1] > 0 > max(c[1][2], c[2][2]))
+lesson.outcome("and above 2AD by every measure", all(low > 0 for _, low, _ in d))
+lesson.outcome("by these", [round(x[0][0], 1) for x in (c, d, e)] == [5.8, 11.4, 25.3])
+lesson.outcome("2AD finds captions less well than VSE++", e[1][2] < 0)
 ms = standings.query_ms()
 slow = {ms.pop(name) for name in (i2t, "SCAN, text to image", "BFAN")}
-lesson.finding("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms.values()))
+lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms.values()))
 
 # %% [markdown]
 # **What came out.** By rsum, two rows share the first place: 2AD on three kinds of features, an ensemble (517.9), and VSRN of 2019, a
@@ -245,16 +245,16 @@ drawings.ideas(alone, added)
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 sums = [round(arm.rsum, 1) for arm in cells.values()]
-lesson.finding("the four sums", sums == [426.0, 506.4, 444.3, 509.0])
+lesson.outcome("the four sums", sums == [426.0, 506.4, 444.3, 509.0])
 gains = [round(one[0], 1) for one in (*alone.values(), added["AdPool"], added["AdOpt"])]
-lesson.finding("by how much", gains == [80.5, 18.3, 14.8, 12.0, 64.7, 2.5])
-lesson.finding("alone, all help", min(low for _, low, *_ in alone.values()) > 0)
+lesson.outcome("by how much", gains == [80.5, 18.3, 14.8, 12.0, 64.7, 2.5])
+lesson.outcome("alone, all help", min(low for _, low, *_ in alone.values()) > 0)
 x, y = added["latent target"], added["offline negatives"]
-lesson.finding(
+lesson.outcome(
     "a latent target changes nothing", round(x[0], 1) == 0.2 and -5 < x[1] < 0 < x[2] < 5
 )
-lesson.finding("offline negatives cost 3.0", round(y[0], 1) == -3.0 and -5 < y[1] < y[2] < 0)
-lesson.finding("the others 10", max(added[one][0] for one in ("relations", "all three")) < -10)
+lesson.outcome("offline negatives cost 3.0", round(y[0], 1) == -3.0 and -5 < y[1] < y[2] < 0)
+lesson.outcome("the others 10", max(added[one][0] for one in ("relations", "all three")) < -10)
 
 # %% [markdown]
 # ````{solution} ex-17-predict

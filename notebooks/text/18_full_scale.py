@@ -157,9 +157,9 @@ seconds = min(run.seconds for run in on_gpu if "H100" in run.device)
 fast = seconds / (15 * (5 * 6000 // 128))  # Flickr8k: 6,000 pictures, 15 epochs
 steps = 30 * (5 * 113_287 // 128)
 hours = slow.metrics["memory_step_seconds"] * steps / 3600
-lesson.finding("42 hours on two cores", (round(hours), steps) == (42, 132_750))
-lesson.finding("76 s, 22 ms a step", (round(seconds), round(1000 * fast)) == (76, 22))
-lesson.finding("48 minutes on a GPU", round(fast * steps / 60) == 48)
+lesson.outcome("42 hours on two cores", (round(hours), steps) == (42, 132_750))
+lesson.outcome("76 s, 22 ms a step", (round(seconds), round(1000 * fast)) == (76, 22))
+lesson.outcome("48 minutes on a GPU", round(fast * steps / 60) == 48)
 
 # %% [markdown]
 # What does a step take where it matters? Two records answer this. At the recipe's own width of 1,024, a step takes 1.15 s on two cores of a

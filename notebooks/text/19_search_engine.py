@@ -200,7 +200,7 @@ print("as FAISS:", rows.tolist() == top(flat(vectors), query[None])[0].tolist())
 (measured,) = records.find(results(), name="benchmark_search")
 draw.speed(measured.metrics, measured.data["pictures"])
 ms = [measured.metrics[f"made_{size}_flat_ms_a_query"] for size in (100_000, 1_000_000)]
-lesson.finding("17 and 179 ms", (round(ms[0]), round(ms[1])) == (17, 179))
+lesson.outcome("17 and 179 ms", (round(ms[0]), round(ms[1])) == (17, 179))
 
 # %% [markdown]
 # From 100,000 vectors to a million, exact search goes from 17 to 179 milliseconds. All the others are faster because they skip something, and so
@@ -521,8 +521,8 @@ trap_of = [
     for kind in ("pq128x4", "ivf128_flat")
     for seen in ("pictures", "both")
 ]
-lesson.finding("63, 63, 81, 66", [round(100 * one) for one in trap_of] == [63, 63, 81, 66])
-lesson.finding("a wide gap", round(measured.metrics["trap_cosine_of_the_means"], 2) == 0.07)
+lesson.outcome("63, 63, 81, 66", [round(100 * one) for one in trap_of] == [63, 63, 81, 66])
+lesson.outcome("a wide gap", round(measured.metrics["trap_cosine_of_the_means"], 2) == 0.07)
 
 # %% [markdown]
 # ````{solution} ex-19-trap
@@ -601,7 +601,7 @@ lesson.finding("ten proposed are too few, 100 enough", max(first) < 97 < min(hun
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 there = [round(100 * measured.metrics[f"sets_kept_of_{n}"], 1) for n in (20, 100, 200)]
-lesson.finding("59.2, 96.8, 99.6 on photographs", there == [59.2, 96.8, 99.6])
+lesson.outcome("59.2, 96.8, 99.6 on photographs", there == [59.2, 96.8, 99.6])
 
 # %% [markdown]
 # A hundred candidates bring nearly all of the exact ten here. On 2,000 photographs, with a DivE that was trained for longer, MaxSim kept 59.2 % with 20
@@ -789,10 +789,10 @@ home.cleanup()
 gains = draw.ideas()
 draw.controls(gains)
 said = [round(mean, 1) for pair in gains.values() for _, (mean, *_) in pair]
-lesson.finding(
+lesson.outcome(
     "gains", said[1:] == [2.2, 9.3, 2.3, 11.5, 5.4, 14.8, 10.5] and 64.5 < said[0] < 65.5
 )
-lesson.finding("AdOpt's cannot be told from zero", gains["AdOpt (11)"][1][1][1] < 0)
+lesson.outcome("AdOpt's cannot be told from zero", gains["AdOpt (11)"][1][1][1] < 0)
 
 # %% [markdown]
 # Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3, three kinds of features 11.5 and the constraint 14.8. Against the simplest
