@@ -116,7 +116,7 @@ def killed_worker(place, folder):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def save_and_die(self, *found):
-        self.seconds = 0
+        mining.folder.SAVE_SECONDS = 0
         save(self, *found)
         die()
 
