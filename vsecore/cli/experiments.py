@@ -228,10 +228,7 @@ def compare(
         is_run = Path(system).is_dir()
         folders += [Path(system)] if is_run else _trained(system, sources, seeds, vectors, out)
 
-    def opened(recipe: Recipe) -> Dataset:
-        return open_for(recipe, _source_of(recipe, sources), split)
-
-    found = Systems.read(folders, opened, split, folds=folds)
+    found = Systems.read(folders, lambda recipe: _opened(recipe, sources, split)[1], split, folds=folds)
     typer.echo(f"{found.table()}\n\n{found.differences()}")
     for other in list(found.runs)[1:] if queries else ():
         typer.echo(f"\n{found.queries(other, queries)}")
@@ -288,9 +285,10 @@ def show(
     typer.echo(f"{out}: {len(chosen)} {queries}")
 
 
-def _source_of(recipe: Recipe, sources: list[str]) -> str:
-    """Return the first data that hold what a recipe reads, else the first of all."""
-    return next((one for one in sources if open_for(recipe, one).feature_kind == recipe.features), sources[0])
+def _opened(recipe: Recipe, sources: list[str], split: str = "test") -> tuple[str, Dataset]:
+    """Return where the first data are that hold what a recipe reads, else the first of all, and these data."""
+    several = [(source, open_for(recipe, source, split)) for source in sources]
+    return next((one for one in several if one[1].feature_kind == recipe.features), several[0])
 
 
 def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, out: Path) -> list[Path]:
@@ -303,9 +301,9 @@ def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, 
     recipe = get(name).override(read_settings(changes))
     if not TEXT_ENCODERS.takes(recipe.text.encoder.name, "word_dim"):
         vectors = None  # word pieces have vectors of their own
-    source, folders = _source_of(recipe, sources), list[Path]()
+    (source, dataset), folders = _opened(recipe, sources), list[Path]()
     for seed in range(seeds):
-        folders.append(out / f"{recipe.name}-{recipe.hash()}-{open_for(recipe, source).name}-{seed}")
+        folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
         command = Command(name, tuple(changes), source, str(vectors) if vectors else None, seed=seed)
         run = train_as(command, folders[-1], resume=folders[-1].is_dir(), how={"device": "auto"}).run
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")
