@@ -286,7 +286,7 @@ def show(
 
 
 def _opened(recipe: Recipe, sources: list[str], split: str = "test") -> tuple[str, Dataset]:
-    """Return where the first data are that hold what a recipe reads, else the first of all, and these data."""
+    """Return the first source whose data hold what a recipe reads, else the first of all, with its data."""
     several = [(source, open_for(recipe, source, split)) for source in sources]
     return next((one for one in several if one[1].feature_kind == recipe.features), several[0])
 
