@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from torch.nn.functional import cross_entropy
 
 
 def by_list(v, query, k):
@@ -45,22 +44,6 @@ def by_definition(p_values, questions):
 
 def best_seeds_of_ours(ours, theirs):
     return [float(max(ours[:, seed]) - theirs[0, seed]) for seed in range(ours.shape[1])]
-
-
-def by_caption(q, k, u, mask):
-    found = []
-    for one, keys, values, real in zip(q, k, u, mask, strict=True):
-        fit = one @ keys[:, real].mT * keys.shape[-1] ** -0.5
-        found.append(fit.softmax(-1) @ values[:, real])
-    return torch.stack(found)
-
-
-def by_exponentials(x, mask, W):
-    logits = torch.einsum("pd,bnd->bpn", W, x)
-    logits = logits.where(mask[:, None], torch.tensor(-1e9))
-    share = (logits - logits.amax(-1, keepdim=True)).exp() * mask[:, None]
-    alpha = share / share.sum(-1, keepdim=True)
-    return torch.einsum("bpn,bnd->bpd", alpha, x), alpha
 
 
 def logarithmic_chance(top, among, drawn):
@@ -115,28 +98,6 @@ def looped_kmax(x, mask, k):
     return torch.stack(pooled)
 
 
-def exponential_gpo(places, gru, linear):
-    states, _ = gru(places)
-    numbers = (linear(states[:, :32]) + linear(states[:, 32:])).flatten() * 5
-    shares = torch.exp(numbers - numbers.max())
-    return shares / shares.sum()
-
-
-def divided_token(u, mask, W_tok):
-    logits = torch.where(mask, (u @ W_tok).squeeze(-1), -1e9)
-    shares = (logits - logits.amax(1, keepdim=True)).exp()
-    return torch.einsum("bn,bnd->bd", shares / shares.sum(1, keepdim=True), u)
-
-
-def by_cross_entropy(S, K, temperature=0.05):
-    total = 0
-    for scores in (S, S.T):
-        order = (scores - 10 * torch.eye(len(S))).argsort(1, descending=True)[:, :K]
-        logits = torch.cat([scores.diag()[:, None], scores.gather(1, order)], dim=1)
-        total = total + cross_entropy(logits / temperature, torch.zeros(len(S), dtype=torch.long))
-    return total
-
-
 def looped_k(S):
     B = len(S)
     align = sum(S[i, i].item() for i in range(B)) / B
@@ -148,16 +109,6 @@ def looped_k(S):
     return sorted((1, K, B - 1))[1] if B > 2 else 1
 
 
-def looped_loss(v, t, scale, shift, positives):
-    total = 0
-    for row, x in enumerate(v):
-        for column, y in enumerate(t):
-            distance = (x[:, None] - y).square().sum(-1).sqrt()
-            p = 1 / (1 + (scale * distance - shift).exp())
-            total = total - (p.mean() if positives[row, column] else 1 - p.mean()).log()
-    return total
-
-
 def looped_shares(keys, queries, mask):
     shared = []
     for key, query, real in zip(keys, queries, mask, strict=True):
@@ -166,31 +117,6 @@ def looped_shares(keys, queries, mask):
         A[real] = M[real].softmax(1)
         shared.append(A.T)
     return torch.stack(shared)
-
-
-def gathered_rounds(module, local, whole, mask):
-    x = module.norm_local(local)
-    slots = torch.stack([module.start] * len(x))
-    for _ in range(module.iterations):
-        A = looped_shares(module.key(x), module.query(module.norm_slots(slots)), mask)
-        slots = slots + module.out(A @ module.value(x) / A.sum(2)[..., None])
-        slots = module.mlp(module.norm_update(slots)) + slots
-    return module.norm_global(whole).unsqueeze(1) + module.norm_last(slots)
-
-
-def probe_of_captions(z, said, alpha=1.0):
-    """The same by a matrix of captions with captions, for whoever knows it."""
-    z, said = z - z.mean(0), said - said.mean(0)
-    return z.T @ torch.linalg.solve(z @ z.T + alpha * torch.eye(len(z)), said)
-
-
-def in_a_tensor(rec, bound, initial=1.0, lr=5e-3, momentum=0.9, maximum=100.0):
-    g = torch.as_tensor(rec) / bound - 1
-    used, velocity = [torch.tensor(float(initial))], g[0]
-    for one in g[1:]:
-        used.append((used[-1] + lr * velocity).clamp(0, maximum))
-        velocity = momentum * velocity + (1 - momentum) * one
-    return torch.stack(used)
 
 
 def by_content(recipe):
@@ -259,8 +185,6 @@ RIGHT = {
     "04.break": [0.8 * torch.kron(torch.eye(2), torch.ones(2, 2)) - 0.3],
     "04.holm": [by_definition],
     "04.win": [best_seeds_of_ours],
-    "05.attention": [by_caption],
-    "06.pool": [by_exponentials],
     "08.chance": [logarithmic_chance],
     "08.own": [where_own],
     "08.merge": [looped_merge],
@@ -270,15 +194,8 @@ RIGHT = {
     "09.break": [torch.ones(7), (0.2, 0.9, 0.4, 0.1, 0.2, -1, 0)],
     "10.weights": [torch.tensor([[10.0, 0], [0, 20]]), [[5, 5], [0, 10]], np.array([[100.0, 0], [0, 7]])],
     "10.kmax": [looped_kmax],
-    "10.gpo": [exponential_gpo],
-    "10.token": [divided_token],
-    "11.loss": [by_cross_entropy],
     "11.rule": [looped_k],
-    "13.soft": [looped_loss],
     "14.shares": [looped_shares],
-    "14.loop": [gathered_rounds],
-    "15.probe": [probe_of_captions],
-    "16.multiplier": [in_a_tensor],
     "17.combine": [by_content],
     "17.broken": [among_those_that_say_it],
     "18.order": [order_by_torch],

@@ -1,7 +1,6 @@
-"""A little COCO in the files that it is published in: two folders, the captions, and Karpathy's splits."""
+"""A little COCO in the files that it is published in, and an album in Karpathy's format."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -9,13 +8,13 @@ from PIL import Image
 SPLITS = {"train": 5, "restval": 2, "val": 2, "test": 3}
 
 
-def make_coco(root: Path) -> Path:
+def make_coco(root):
     """Write `train2014/`, `val2014/`, `annotations/captions_*.json` and `dataset_coco.json` into a folder.
 
     Some pictures are grey, as a few of COCO's are, and one has six captions.
     """
     dice, number, karpathy = np.random.default_rng(0), 9, []
-    official: dict[str, dict] = {
+    official = {
         folder: {"info": {"year": 2014}, "licenses": [], "images": [], "annotations": []}
         for folder in ("train2014", "val2014")
     }
@@ -54,3 +53,20 @@ def make_coco(root: Path) -> Path:
         (root / "annotations" / f"captions_{folder}.json").write_text(json.dumps(content))
     (root / "dataset_coco.json").write_text(json.dumps({"images": karpathy, "dataset": "coco"}))
     return root
+
+
+def make_album(where, train=5, restval=1, val=2, test=2, captions=5):
+    """Make a folder `album` of small pictures, with a `dataset_album.json` in Karpathy's format."""
+    folder = where / "album"
+    (folder / "images").mkdir(parents=True)
+    rng, entries = np.random.default_rng(0), []
+    for split, count in (("train", train), ("restval", restval), ("val", val), ("test", test)):
+        for number in range(count):
+            name = f"{split}{number}.jpg"
+            pixels = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).resize((80, 60)).save(folder / "images" / name)
+            sentences = [{"raw": f"Caption {c} of the {split} picture {number} ."} for c in range(captions)]
+            entries.append({"filename": name, "split": split, "sentences": sentences})
+    content = {"dataset": "album", "images": entries}
+    (folder / "dataset_album.json").write_text(json.dumps(content), "utf-8")
+    return folder

@@ -1,11 +1,9 @@
 """What all tests share: one thread, a cache of their own, real data if there is any, no bars, no network."""
 
-import json
 import os
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +13,12 @@ from vsecore.threads import one_thread
 # network would wait for it.
 os.environ.update(one_thread(os.environ) | {"HF_HUB_OFFLINE": "1", "VSECORE_BATCH": "1"})
 
-import numpy as np
 import pytest
-from PIL import Image
+
+from coco import make_album
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Refuse the network. Give this run a cache of its own, which its workers share: scenes are made once.
 
     `make test` gives one to this run and to that of the notebooks.
@@ -38,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def photographs() -> Path:
+def photographs():
     """The folder of real data: flickr8k/, weights/ and glove/."""
     folder = os.environ.get("VSECORE_TEST_DATA", "")
     if not folder or not Path(folder).is_dir():
@@ -48,40 +46,14 @@ def photographs() -> Path:
     return Path(folder)
 
 
-@pytest.fixture(scope="session")
-def make_album() -> Callable[..., Path]:
-    """Make a folder `album` of small pictures, with a `dataset_album.json` in Karpathy's format."""
-
-    def make(
-        where: Path, train: int = 5, restval: int = 1, val: int = 2, test: int = 2, captions: int = 5
-    ) -> Path:
-        folder = where / "album"
-        (folder / "images").mkdir(parents=True)
-        rng, entries = np.random.default_rng(0), []
-        for split, count in (("train", train), ("restval", restval), ("val", val), ("test", test)):
-            for number in range(count):
-                name = f"{split}{number}.jpg"
-                pixels = rng.integers(0, 256, (6, 8, 3), dtype=np.uint8)
-                Image.fromarray(pixels).resize((80, 60)).save(folder / "images" / name)
-                sentences = [
-                    {"raw": f"Caption {c} of the {split} picture {number} ."} for c in range(captions)
-                ]
-                entries.append({"filename": name, "split": split, "sentences": sentences})
-        content = {"dataset": "album", "images": entries}
-        (folder / "dataset_album.json").write_text(json.dumps(content), "utf-8")
-        return folder
-
-    return make
-
-
 @pytest.fixture
-def album(make_album: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+def album(tmp_path):
     """Make the folder of `make_album` where this test alone works."""
     return partial(make_album, tmp_path)
 
 
 @pytest.fixture
-def tiny() -> "Backbone":  # noqa: F821
+def tiny():
     """A grid of 4 × 4 cells whose features are the mean colours of its pixels, times a little matrix."""
     import torch
     from torch import nn
@@ -98,7 +70,7 @@ def tiny() -> "Backbone":  # noqa: F821
     return Backbone("tiny", nn.Sequential(nn.AvgPool2d(8), nn.Conv2d(3, 5, 1)), Halve(), 32)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items):
     """Mark every test that takes the photographs, so that `-m "not photographs"` leaves it out.
 
     A name with an address in it is refused: it differs between the processes that share the tests.
@@ -111,14 +83,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def claimed(tmp_path, monkeypatch):
     """Write claims: each is the usual one with some fields changed, and without those that are None."""
     import yaml
 
     from studies import CLAIM
     from vsecore.experiments import claims
 
-    def write(*changes: dict[str, str | None]) -> None:
+    def write(*changes):
         path = tmp_path / "claims.yml"
         entries = [
             {field: value for field, value in (CLAIM | change).items() if value is not None}
@@ -132,6 +104,6 @@ def claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., No
 
 
 @pytest.fixture
-def add(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def add(monkeypatch):
     """Register a part for one test: `add(LOSSES, "mine", Mine)`."""
     return lambda registry, name, entry: monkeypatch.setitem(registry._entries, name, entry)

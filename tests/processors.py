@@ -6,8 +6,6 @@ error is all that tells one machine's training from another's, initial weights m
 1 + 1e-7 * noise stand for as many further machines as are asked for.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess
@@ -42,19 +40,11 @@ torch.optim.Optimizer.__init__ = _disturbed
 """Run by each kernel as it starts: whatever is trained begins from slightly other weights."""
 
 
-def run(name: str, environment: dict[str, str], notebooks: list[str]) -> bool:
-    """Run the notebooks under a setting, and print what failed."""
+def run(name, environment, notebooks):
     began = time.perf_counter()
     command = [
         sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        "--no-loadscope-reorder",
+        *["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
     ]
     command += ["--nbval", *notebooks, "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True)
@@ -65,7 +55,7 @@ def run(name: str, environment: dict[str, str], notebooks: list[str]) -> bool:
     return done.returncode == 0
 
 
-def main() -> int:
+def main():
     """Run what is asked for; the exit status says whether all of it passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("notebooks", nargs="*", default=["notebooks"], help="files [default: all]")

@@ -85,7 +85,6 @@ def recipe(name="vsepp_grid_gru", **changes):
 
 
 def train(a_recipe=None, data=None, **options):
-    """Train on the CPU."""
     return fit(a_recipe or recipe(), data or small_data(), device="cpu", **options)
 
 
@@ -94,7 +93,6 @@ class StopError(Exception):
 
 
 def stop_at(step, kind="step"):
-    """A callback that ends a run at a step, or at an evaluation."""
 
     def callback(event):
         if event.kind == kind and event.step == step:
@@ -122,7 +120,6 @@ def start(module, function, *arguments, **environment):
 
 
 def start_two(module, function, *arguments):
-    """Run a function of a test module in two processes that know each other, and wait for both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

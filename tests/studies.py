@@ -3,20 +3,14 @@
 from dataclasses import replace
 from functools import cache
 
+from small import SMALL as SCALE
 from vsecore import records
 from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, tuning
 from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.references import BASELINE
 from vsecore.experiments.scales import collection_of
 
-SMALL = {  # a scale for trainings of a second
-    "dim": 8,
-    "text.encoder.word_dim": 4,
-    "text.encoder.minimum_count": 1,
-    "training.batch_size": 10,
-    "training.epochs": 2,
-    "training.learning_rate": 0.01,
-}
+SMALL = SCALE | {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 2}  # a training takes a second
 SIX = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}  # not a recipe's full length
 RATES = {1e-3: 90.0, 2e-3: 100.0, 4e-3: 95.0}  # the best rsum on dev at each
 LEVEL = (60.0, 80.0, 90.0, 99.5, 100.0, 100.0)  # rsum on dev after each epoch, as shares of the best
@@ -38,19 +32,7 @@ CLAIM = {
 def study(
     folder, experiment, arm, values, data="small", rates=RATES, curve=LEVEL, seconds=60.0, features=None
 ):
-    """Records of one arm: a training at each rate, and one from each seed at the best.
-
-    Args:
-        folder: of the records.
-        experiment: its name.
-        arm: one that is a single system.
-        values: the metrics of each seed; a number stands for its rsum.
-        data: the name of the data, which has a fair scale.
-        rates: the best rsum on dev at each learning rate.
-        curve: rsum on dev after each epoch of the best, as shares of it.
-        seconds: of each training.
-        features: the kind of features; None: that of the experiment.
-    """
+    """Records of one arm: a training at each rate, and one from each seed at the best; a number is rsum."""
     asked = EXPERIMENTS[experiment]
     features = features or asked.features_on(data)
     for rate, best in rates.items():
@@ -82,7 +64,6 @@ def ridge(folder, data="small", truth=10.0, features="grid"):
 
 
 def write(folder, name, config_hash, data, seed, metrics, seconds, **more):
-    """One record."""
     entry = replace(
         _blank(),
         name=name,

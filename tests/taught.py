@@ -1,12 +1,8 @@
 """What the notebooks teach: their functions and classes, and the solutions of their exercises."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jupytext
 
@@ -16,12 +12,11 @@ TEXTS = {
 
 
 @cache
-def cells(notebook: str) -> tuple[Any, ...]:
+def cells(notebook):
     return tuple(jupytext.read(TEXTS[notebook]).cells)
 
 
-def definitions(notebook: str) -> Iterator[ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef]:
-    """Everything that a notebook imports and defines."""
+def definitions(notebook):
     for cell in cells(notebook):
         if cell.cell_type == "code":
             for node in ast.parse(cell.source).body:
@@ -30,9 +25,9 @@ def definitions(notebook: str) -> Iterator[ast.Import | ast.ImportFrom | ast.Fun
 
 
 @cache
-def taught(notebook: str) -> dict[str, Any]:
+def taught(notebook):
     """All functions and classes of a notebook, by their names, without running its experiments."""
-    space: dict[str, Any] = {}
+    space = {}
     for node in definitions(notebook):
         if isinstance(node, ast.FunctionDef):
             node.decorator_list = []  # `exercise` would put a right answer in place of a wrong one
@@ -41,7 +36,7 @@ def taught(notebook: str) -> dict[str, Any]:
 
 
 @cache
-def solved() -> dict[str, tuple[str, str]]:
+def solved():
     """The notebook and the name of the function that solves an exercise, by the exercise's key."""
     found = {}
     for notebook in sorted(TEXTS):

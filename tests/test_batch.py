@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -15,14 +14,7 @@ from course.batch import NotebookRun
 from vsecore import scenes
 
 
-def test_notebooks_are_found_by_the_beginning_of_their_name() -> None:
-    assert [path.stem for path in batch.notebooks(["04"])] == ["04_learning_to_rank"]
-    assert batch.notebooks()[0].stem == "00_start_here"
-    with pytest.raises(ValueError, match="99"):
-        batch.notebooks(["99"])
-
-
-def notebook(path: Path, *cells: str) -> Path:
+def notebook(path, *cells):
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     made.cells[0].metadata["tags"] = ["parameters"]
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -30,7 +22,7 @@ def notebook(path: Path, *cells: str) -> Path:
     return path
 
 
-def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
+def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path):
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "tier")
     before, said = stored.read_bytes(), []
     (entry,) = batch.run([stored], tmp_path / "out", {"tier": "smoke"}, said.append)
@@ -41,10 +33,10 @@ def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "run.json").read_text())[0]["name"] == "00_small"
 
 
-def test_several_at_once_keep_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_at_once_keep_their_order(tmp_path, monkeypatch):
     begun, together = [], threading.Barrier(2, timeout=20)
 
-    def execute(command: list[str], output: Path, environment: dict[str, str], bar: bool) -> NotebookRun:
+    def execute(command, output, environment, bar):
         begun.append(output.stem)
         together.wait()  # none goes on unless two of them run
         return NotebookRun(output.stem, 1.0, 1.0)
@@ -60,7 +52,7 @@ def test_several_at_once_keep_their_order(tmp_path: Path, monkeypatch: pytest.Mo
     assert set(begun[:2]) == {"04_learning_to_rank", "10_pooling"}  # the longest, as they are recorded
 
 
-def test_memory_is_that_of_a_program_and_of_what_it_starts() -> None:
+def test_memory_is_that_of_a_program_and_of_what_it_starts():
     hold = "held = b'x' * 100_000_000; print(flush=True); input()"
     start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])"
     program = subprocess.Popen([sys.executable, "-c", start], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -71,14 +63,14 @@ def test_memory_is_that_of_a_program_and_of_what_it_starts() -> None:
     assert batch._memory(program.pid) == 0
 
 
-def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path: Path) -> None:
+def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path):
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
     with pytest.raises(batch.CourseError, match=r"00_small.*ZeroDivisionError"):
         batch.run([stored], tmp_path / "out", {}, lambda line: None)
     assert (tmp_path / "out" / "00_small.ipynb").exists()
 
 
-def test_two_runs_of_a_widget_are_stored_alike(tmp_path: Path) -> None:
+def test_two_runs_of_a_widget_are_stored_alike(tmp_path):
     source = "import ipywidgets; a, b = ipywidgets.IntSlider(), ipywidgets.IntText()"
     show = "link = ipywidgets.jslink((a, 'value'), (b, 'value')); ipywidgets.HBox([a, b])"
     path, kept = notebook(tmp_path / "00_small.ipynb", source, show), []
@@ -97,7 +89,7 @@ def test_two_runs_of_a_widget_are_stored_alike(tmp_path: Path) -> None:
     assert any(model["model_name"] == "LinkModel" for model in state.values())
 
 
-def test_the_world_is_made_with_every_kind_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_world_is_made_with_every_kind_of_features(monkeypatch):
     sizes = {"train": 6, "dev": 3, "test": 3}
     monkeypatch.setattr(batch, "SMOKE_SIZES", sizes)
     batch.make_world("smoke")

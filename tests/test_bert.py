@@ -1,7 +1,6 @@
 """BERT as a caption encoder: built from a folder in which nothing is run, and refused where it is damaged."""
 
 import json
-import logging
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from vsecore.encoders import BERTEncoder
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A small BERT with random weights, as the hub would deliver it."""
     folder = tmp_path_factory.mktemp("bert")
     make_bert(folder, ["a red dog"])
     return folder
@@ -26,7 +24,6 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def folder(whole, tmp_path):
-    """A copy of it that may be changed."""
     return Path(shutil.copytree(whole, tmp_path / "model"))
 
 
@@ -62,18 +59,6 @@ def test_code_in_a_models_folder_is_never_run(kind, pretrained, folder, tmp_path
     else:
         assert isinstance(backbone, BertModel) and kind == "bert"  # transformers' own code serves
     assert not ran.exists()
-
-
-def test_in_batch_nothing_is_shown(whole, monkeypatch, capfd):
-    monkeypatch.setenv("VSECORE_BATCH", "1")
-    shown, handler = [], logging.Handler()
-    handler.emit = shown.append
-    logging.getLogger("transformers").addHandler(handler)
-    try:
-        BERTEncoder(str(whole), 6)
-    finally:
-        logging.getLogger("transformers").removeHandler(handler)
-    assert capfd.readouterr().err == "" and not shown
 
 
 def test_minilm_tells_a_dog_from_a_boat():

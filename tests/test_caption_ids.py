@@ -5,13 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 from typer.testing import CliRunner
 
 from coco import make_coco
 from vsecore import evaluation
 from vsecore.cli import app
-from vsecore.data.backbones import Backbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.joining import join
@@ -19,23 +17,23 @@ from vsecore.data.karpathy import load_karpathy, load_photographs, numbered
 
 
 @pytest.fixture(scope="module")
-def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def coco(tmp_path_factory):
     return make_coco(tmp_path_factory.mktemp("coco"))
 
 
 @pytest.fixture
-def features(coco: Path, tiny: Backbone, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def features(coco, tiny, tmp_path_factory):
     return extract(load_karpathy(coco), tiny, tmp_path_factory.mktemp("features") / "coco")
 
 
-def copied(features: Path, folder: Path, without: str = "-") -> Path:
+def copied(features, folder, without="-"):
     for path in features.iterdir():
         if without not in path.name:
             (folder / path.name).write_bytes(path.read_bytes())
     return folder
 
 
-def test_each_caption_keeps_its_number(coco: Path, features: Path) -> None:
+def test_each_caption_keeps_its_number(coco, features):
     images = json.loads((coco / "dataset_coco.json").read_text())["images"]
     known = {str(one["sentid"]): one["raw"] for image in images for one in image["sentences"]}
     for name in ("train", "dev", "test"):
@@ -46,7 +44,7 @@ def test_each_caption_keeps_its_number(coco: Path, features: Path) -> None:
     assert len(known) > sum(len(split.captions) for split in load_karpathy(coco).values())  # one has six
 
 
-def test_numbers_change_no_fingerprint(features: Path, tmp_path: Path) -> None:
+def test_numbers_change_no_fingerprint(features, tmp_path):
     with_numbers, without = open_precomp(features), open_precomp(copied(features, tmp_path, "caption_ids"))
     assert without.test.caption_ids is None
     assert without.fingerprint() == with_numbers.fingerprint()
@@ -54,7 +52,7 @@ def test_numbers_change_no_fingerprint(features: Path, tmp_path: Path) -> None:
     assert not check_precomp(features).problems
 
 
-def test_a_subset_and_a_joined_folder_keep_them(coco: Path, features: Path, tmp_path: Path) -> None:
+def test_a_subset_and_a_joined_folder_keep_them(coco, features, tmp_path):
     split, first = load_karpathy(coco)["test"], load_karpathy(coco)["test"].subset(2)
     assert split.caption_ids is not None and first.caption_ids == split.caption_ids[:10]
     assert first.captions == split.captions[:10]
@@ -64,44 +62,14 @@ def test_a_subset_and_a_joined_folder_keep_them(coco: Path, features: Path, tmp_
     assert open_precomp(tmp_path / "joined").test.caption_ids == split.caption_ids
 
 
-def test_an_older_extraction_gets_them_by_running_it_again(
-    coco: Path, features: Path, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older = copied(features, tmp_path, "caption_ids")
-    monkeypatch.setattr(tiny, "features_and_boxes", None)  # nothing is looked at again
-    extract(load_karpathy(coco), tiny, older)
-    assert open_precomp(older).test.caption_ids == open_precomp(features).test.caption_ids
-
-
-def test_new_captions_without_numbers_do_not_keep_the_old_ones(
-    coco: Path, features: Path, tiny: Backbone, tmp_path: Path
-) -> None:
-    content = json.loads((coco / "dataset_coco.json").read_text())
-    for image in content["images"]:
-        if image["split"] == "test":
-            for sentence in image["sentences"]:
-                del sentence["sentid"]
-                sentence["raw"] = sentence["raw"].replace("thing", "cat")
-    written = tmp_path / "dataset_coco.json"
-    written.write_text(json.dumps(content))
-    folder = tmp_path / "features"
-    folder.mkdir()
-    extract(load_karpathy(coco, written), tiny, copied(features, folder))
-    again = open_precomp(folder)
-    assert again.test.captions[0].startswith("A cat") and again.test.caption_ids is None
-    assert again.dev.caption_ids == open_precomp(features).dev.caption_ids
-
-
-def test_the_tables_of_coco_get_the_numbers_of_the_run(
-    coco: Path, features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tables_of_coco_get_the_numbers_of_the_run(coco, features, tmp_path, monkeypatch):
     given = []
 
-    def tables(scores: Tensor, pictures: list[str], captions: list[str]) -> dict[str, float]:
+    def tables(scores, pictures, captions):
         given.append((tuple(scores.shape), pictures, captions))
         return {"cxc_i2t_r1": 12.5}
 
-    def ask(*words: str) -> str:
+    def ask(*words):
         told = CliRunner().invoke(app, list(words), catch_exceptions=False)
         assert told.exit_code == 0, told.output
         return told.output
@@ -129,7 +97,7 @@ def test_the_tables_of_coco_get_the_numbers_of_the_run(
     assert given[-1] == given[0]
 
 
-def test_features_without_numbers_get_them_from_karpathys_file(coco: Path) -> None:
+def test_features_without_numbers_get_them_from_karpathys_file(coco):
     whole = load_photographs(coco).test
     bare = replace(
         whole,

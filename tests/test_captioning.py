@@ -96,9 +96,6 @@ def test_a_part_of_the_input_is_left_out_in_training_only():
     assert torch.equal(sober(a_step()), sober(a_step()))
 
 
-# The recipes.
-
-
 SMALL = {
     "dim": 32,
     "text__encoder__word_dim": 8,

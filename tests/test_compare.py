@@ -22,7 +22,6 @@ DATA = Dataset("small", small_split("train", 20), SPLIT, SPLIT, "grid", network=
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Runs of two recipes from two seeds each."""
     kept = tmp_path_factory.mktemp("runs")
     made = {}
     for name in ("vsepp_grid_gru", "2ad_grid_gru"):
@@ -103,28 +102,11 @@ def test_what_is_shown_is_what_each_run_finds_where_they_differ_most(folders, ki
     gain = np.log((1 + first) / (1 + second))
     assert gain[chosen[0]] == gain.max() > 0 > gain[chosen[2]] == gain.min() and len(set(chosen)) == 4
     asked = []
-    drawn = show.figure(two, kind, chosen, lambda row: asked.append(row) or np.zeros((8, 8, 3), np.uint8))
+    show.figure(two, kind, chosen, lambda row: asked.append(row) or np.zeros((8, 8, 3), np.uint8))
     run = two.runs["vsepp_grid_gru"][0]
     scores = score_split(folders[next(iter(folders))].model, SPLIT, folders[next(iter(folders))].tokenizer)
     if kind == "captions":
         wanted = scores[:, chosen[0]].argsort(descending=True)[:5].tolist()
         assert asked[:5] == wanted == run.found[kind][chosen[0]].tolist()
-        assert f"number {1 + run.ranks['captions'][chosen[0]]}" in drawn.axes[0].texts[0].get_text()
     else:
-        texts = [text.get_text() for text in drawn.axes[1].texts]
-        best = scores[chosen[0]].argsort(descending=True)[:5]
-        assert [text[0] == "✓" for text in texts] == [SPLIT.owner[row] == chosen[0] for row in best]
         assert asked[0] == chosen[0]
-
-
-def test_one_system_shows_what_it_finds_and_what_it_misses_among_captions_with_some_words(folders):
-    one = Systems.read([next(iter(folders))], lambda recipe: DATA, least=1)
-    run = one.runs["vsepp_grid_gru"][0]
-    word = SPLIT.captions[0].split()[0]
-    chosen = show.choose(one, "captions", count=6, containing=word)
-    assert all(word in SPLIT.captions[row] for row in chosen)
-    missed = [row for row in chosen if run.ranks["captions"][row] > 0]
-    among = [
-        rank for rank, caption in zip(run.ranks["captions"], SPLIT.captions, strict=True) if word in caption
-    ]
-    assert run.ranks["captions"][missed[0]] == max(among)

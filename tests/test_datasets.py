@@ -1,8 +1,5 @@
 """Photographs behind one door: looked at once, and anew when what they are made from has changed."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -26,7 +23,7 @@ class Cells(nn.Module):
 
 
 @pytest.fixture
-def weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+def weight(tmp_path, monkeypatch):
     """The weight of the network that looks, which a test may change, and a cache of the test's own."""
     weight = {"is": 0.5}
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
@@ -36,22 +33,18 @@ def weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return weight
 
 
-def cached(tmp_path: Path) -> set[Path]:
+def cached(tmp_path):
     return set((tmp_path / "cache" / "features").iterdir())
 
 
-def test_photographs_are_looked_at_once(
-    album: Callable, weight: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photographs_are_looked_at_once(album, weight, monkeypatch):
     folder, read, real = album(), [], datasets.extract
     monkeypatch.setattr(datasets, "extract", lambda *given: read.append(given) or real(*given))
     first, second = (datasets.open_dataset("flickr8k", folder) for _ in range(2))
     assert len(read) == 1 and first.fingerprint() == second.fingerprint() and len(first.train) == 6
 
 
-def test_other_weights_and_captions_are_seen(
-    album: Callable, tmp_path: Path, weight: dict[str, float]
-) -> None:
+def test_other_weights_and_captions_are_seen(album, tmp_path, weight):
     folder = album()
     before = datasets.open_dataset("flickr8k", folder)
     weight["is"] = 1.0
@@ -63,9 +56,7 @@ def test_other_weights_and_captions_are_seen(
     assert datasets.open_dataset("flickr8k", folder).train.captions[0].startswith("Now ")
 
 
-def test_another_picture_under_an_old_name_is_seen(
-    album: Callable, tmp_path: Path, weight: dict[str, float]
-) -> None:
+def test_another_picture_under_an_old_name_is_seen(album, tmp_path, weight):
     folder = album()
     before = np.array(datasets.open_dataset("flickr8k", folder).train.pictures)  # a copy, not the file
     Image.new("RGB", (80, 60), "white").save(folder / "images" / "train1.jpg", quality=100)
@@ -74,9 +65,7 @@ def test_another_picture_under_an_old_name_is_seen(
     np.testing.assert_array_equal(np.delete(after, 1, 0), np.delete(before, 1, 0))
 
 
-def test_sizes_leave_the_first_pictures_and_no_other_is_looked_at(
-    album: Callable, weight: dict[str, float]
-) -> None:
+def test_sizes_leave_the_first_pictures_and_no_other_is_looked_at(album, weight):
     folder = album()
     (folder / "images" / "train5.jpg").write_text("no picture")
     data = datasets.open_dataset("flickr8k", folder, sizes={"train": 2, "test": 99})
@@ -86,9 +75,7 @@ def test_sizes_leave_the_first_pictures_and_no_other_is_looked_at(
             datasets.open_dataset("flickr8k", folder, sizes=wrong)
 
 
-def test_regions_lie_beside_the_pictures_that_they_are_of(
-    album: Callable, weight: dict[str, float], tmp_path: Path
-) -> None:
+def test_regions_lie_beside_the_pictures_that_they_are_of(album, weight, tmp_path):
     folder, lesson = album(), Lesson("smoke", "flickr8k", tmp_path, 0)
     assert lesson.regions_or_grid() == "grid"
     cells = datasets.open_dataset("flickr8k", folder)
@@ -108,43 +95,7 @@ def test_regions_lie_beside_the_pictures_that_they_are_of(
     np.testing.assert_allclose(seen.boxes[0], [8 / width, 6 / height, 40 / width, 30 / height])
 
 
-def test_weights_that_are_asked_for_are_not_replaced_by_others(
-    album: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("VSECORE_WEIGHTS", str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match=r"VSECORE_WEIGHTS is .*nowhere, which holds no mobilenet"):
-        datasets.open_dataset("flickr8k", album())
-
-
-def test_a_picture_that_cannot_be_read_is_named(album: Callable, weight: dict[str, float]) -> None:
-    folder = album()
-    picture = folder / "images" / "test1.jpg"
-    good = picture.read_bytes()
-    picture.write_text("no picture")
-    with pytest.raises(ValueError, match=r"test1.jpg cannot be read as a picture"):
-        datasets.open_dataset("flickr8k", folder)
-    with pytest.raises(ValueError, match=r"test1.jpg cannot be read as a picture"):
-        datasets.read_pixels([picture])
-    picture.write_bytes(good)
-    assert len(datasets.open_dataset("flickr8k", folder).test) == 2
-
-
-def test_pictures_are_shown_as_squares_of_one_size(album: Callable) -> None:
-    pixels = datasets.read_pixels(datasets.picture_files(album(), "dev"), size=40)
-    assert [picture.shape for picture in pixels] == [(40, 40, 3)] * 2 and pixels[0].dtype == np.uint8
-
-
-def test_the_network_that_looked_can_be_shown_other_pictures(
-    album: Callable, weight: dict[str, float]
-) -> None:
-    folder = album()
-    network = datasets.open_backbone("flickr8k", folder)
-    files = datasets.picture_files(folder, "test")
-    pixels = torch.from_numpy(np.stack(datasets.read_pixels(files, network.picture_size))).permute(0, 3, 1, 2)
-    assert network(pixels).shape == datasets.open_dataset("flickr8k", folder).test.pictures.shape
-
-
-def test_scenes_have_networks_of_their_own_and_one_that_there_is_not_is_refused(album: Callable) -> None:
+def test_scenes_have_networks_of_their_own_and_one_that_there_is_not_is_refused(album):
     for features, name in (("grid", "scenes-cnn"), ("patch", "scenes-vit")):
         assert datasets.open_backbone("scenes", features=features).name == name
     for opened in (datasets.open_backbone, datasets.open_dataset):

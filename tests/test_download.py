@@ -8,10 +8,8 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -48,7 +46,7 @@ class Site:
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site():
     site = Site()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -114,27 +112,27 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+def unhurried(monkeypatch):
     monkeypatch.setattr("vsecore.data.download.LONGEST_PAUSE", 0.0)
     monkeypatch.setenv("VSECORE_BATCH", "1")
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
-def fetch(site: Site, folder: Path, name: str = "file.zip", **options: object) -> None:
+def fetch(site, folder, name="file.zip", **options):
     download(f"{site.address}/{name}", folder / "file.zip", **options)  # type: ignore[arg-type]
 
 
-def ranges(site: Site) -> list[str | None]:
+def ranges(site):
     return [ask.get("Range") for ask in site.asked]
 
 
-def left(folder: Path) -> list[str]:
+def left(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 # What the server does, and which parts it is then asked for.
-TROUBLES: dict[str, tuple[dict[str, object], list[str | None]]] = {
+TROUBLES = {
     "none": ({}, [None]),
     "drops": ({"drops": [1000, 1000]}, [None, "bytes=1000-", "bytes=2000-"]),
     "ignores ranges": ({"ignores_range": True, "drops": [100_000]}, [None, "bytes=100000-"]),
@@ -147,7 +145,7 @@ TROUBLES: dict[str, tuple[dict[str, object], list[str | None]]] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-def test_whatever_the_server_does_the_file_arrives_whole(site: Site, tmp_path: Path, trouble: str) -> None:
+def test_whatever_the_server_does_the_file_arrives_whole(site, tmp_path, trouble):
     does, asked = TROUBLES[trouble]
     vars(site).update(does)
     fetch(site, tmp_path)
@@ -157,9 +155,7 @@ def test_whatever_the_server_does_the_file_arrives_whole(site: Site, tmp_path: P
     assert site.asked[0]["Accept-Encoding"] == "identity"
 
 
-def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept(site, tmp_path):
     site.drops = [*[1000] * 5, *[0] * 9]
     with pytest.raises(OSError, match=r"3 times in a row. The 5,000 bytes"):
         fetch(site, tmp_path, attempts=3)
@@ -169,7 +165,7 @@ def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept
     assert site.asked[-1]["Range"] == "bytes=5000-" and (tmp_path / "file.zip").read_bytes() == BODY
 
 
-def test_what_will_not_come_is_told_and_leaves_nothing(site: Site, tmp_path: Path) -> None:
+def test_what_will_not_come_is_told_and_leaves_nothing(site, tmp_path):
     with pytest.raises(OSError, match=rf"{site.address}/nothing.zip: the server answers 404"):
         fetch(site, tmp_path, "nothing.zip")
     assert len(site.asked) == 1
@@ -196,7 +192,7 @@ def test_what_will_not_come_is_told_and_leaves_nothing(site: Site, tmp_path: Pat
         ('{"address": "ADDRESS", "version": "\\"one\\"", "total": 300000}', BODY + b"more", 2),  # 416
     ],
 )
-def test_what_an_earlier_run_has_left(site: Site, tmp_path: Path, note: str, part: bytes, asked: int) -> None:
+def test_what_an_earlier_run_has_left(site, tmp_path, note, part, asked):
     (tmp_path / "file.zip.part").write_bytes(part)
     (tmp_path / "file.zip.part.json").write_text(note.replace("ADDRESS", f"{site.address}/file.zip"))
     fetch(site, tmp_path)
@@ -204,7 +200,7 @@ def test_what_an_earlier_run_has_left(site: Site, tmp_path: Path, note: str, par
     assert (tmp_path / "file.zip").read_bytes() == BODY and left(tmp_path) == ["file.zip"]
 
 
-def test_only_web_addresses_are_read_also_after_a_redirect(site: Site, tmp_path: Path) -> None:
+def test_only_web_addresses_are_read_also_after_a_redirect(site, tmp_path):
     fetch(site, tmp_path, "moved.zip")
     assert (tmp_path / "file.zip").read_bytes() == BODY
     with pytest.raises(OSError, match="302"):
@@ -214,20 +210,7 @@ def test_only_web_addresses_are_read_also_after_a_redirect(site: Site, tmp_path:
             download(address, tmp_path / "x")
 
 
-def test_a_full_disk_is_noticed_beforehand(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=10))
-    with pytest.raises(OSError, match="make room"):
-        fetch(site, tmp_path)
-    with pytest.raises(OSError, match="make room"):
-        unpack(zipped(tmp_path / "a.zip", {"a/1": b"x" * 100}), "", tmp_path)
-
-
-# ---- unpacking
-
-
-def zipped(path: Path, content: dict[str, bytes]) -> Path:
+def zipped(path, content):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
             info = zipfile.ZipInfo("x")
@@ -238,14 +221,14 @@ def zipped(path: Path, content: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize("name", ["../out", "a/../../out", "/out", "C:/out", "a\\..\\out", "a\nb"])
-def test_no_member_leaves_the_folder(tmp_path: Path, name: str) -> None:
+def test_no_member_leaves_the_folder(tmp_path, name):
     archive = zipped(tmp_path / "a.zip", {"good": b"1", name: b"2"})
     with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
         unpack(archive, "", tmp_path)
     assert left(tmp_path) == ["a.zip"]
 
 
-def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: Path) -> None:
+def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path):
     raw = bytearray(zipped(tmp_path / "a.zip", {"a": bytes(3_000_000)}).read_bytes())
     at = raw.index(b"PK\x01\x02") + 24  # the size in the central directory
     raw[at : at + 4] = (1000).to_bytes(4, "little")
@@ -255,7 +238,7 @@ def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path: P
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> None:
+def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path):
     content = {f"val/{i}": random.Random(i).randbytes(1000) for i in range(9)}
     others = {name: b"x" for name in ("a.json", "a.json.old", "b/a.json", "value/2")}
     archive = zipped(tmp_path / "a.zip", {"val/": b"", **others, **content})
@@ -272,10 +255,7 @@ def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path: Path) -> Non
         unpack(archive, "train/", tmp_path)
 
 
-# ---- whole collections
-
-
-def jpeg(number: int) -> bytes:
+def jpeg(number):
     out = io.BytesIO()
     Image.new("RGB", (40 + number, 30), (number * 9 % 256, 99, 5)).save(out, "JPEG")
     return out.getvalue()
@@ -285,7 +265,7 @@ PICTURES = {f"val2014/COCO_val2014_{i:012}.jpg": jpeg(i) for i in range(12)}
 
 
 @pytest.fixture
-def coco(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def coco(site, tmp_path, monkeypatch):
     """A small COCO on the server: its real archives' names and shapes."""
     splits = ["train", "restval", "val", "test"]
     images = [
@@ -311,13 +291,13 @@ def coco(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "coco"
 
 
-def run(*arguments: str | Path) -> tuple[int, str]:
+def run(*arguments):
     result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
     said = result.output + (f"vse: {result.exception}" if result.exception else "")
     return result.exit_code, said
 
 
-def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site: Site, coco: Path) -> None:
+def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site, coco):
     get = ("data", "get", "coco", "--root", coco, "--from", site.address)
     site.drops = [300, 300, 300]
     code, said = run(*get)
@@ -339,7 +319,7 @@ def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site: Sit
     assert check_photographs(coco).problems == []
 
 
-def test_a_damaged_archive_is_refused_and_two_processes_keep_apart(site: Site, coco: Path) -> None:
+def test_a_damaged_archive_is_refused_and_two_processes_keep_apart(site, coco):
     coco.mkdir()
     with files.locked(coco, "is testing"), pytest.raises(BlockingIOError, match="another process"):
         collections.get("coco", coco, base=site.address, say=str)
@@ -348,36 +328,8 @@ def test_a_damaged_archive_is_refused_and_two_processes_keep_apart(site: Site, c
         collections.get("coco", coco, base=site.address, only=["val2014.zip"], say=str)
 
 
-def test_an_archive_that_was_put_there_by_hand_is_used(site: Site, coco: Path) -> None:
-    coco.mkdir()
-    (coco / "val2014.zip").write_bytes(site.bodies.pop("/val2014.zip"))
-    said: list[str] = []
-    assert collections.get("coco", coco, base=site.address, say=said.append)
-    assert any("val2014.zip: found in the folder" in line for line in said)
-    assert all((coco / name).read_bytes() == data for name, data in PICTURES.items())
-
-
-def test_pictures_behind_a_form_are_explained_step_by_step(site: Site, coco: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "flickr30k"
-    entries = [
-        {"filename": f"{i}.jpg", "split": split, "sentences": [{"raw": "A dog ."}] * 5}
-        for i, split in enumerate(("train", "val", "test"))
-    ]
-    captions = json.dumps({"dataset": "flickr30k", "images": entries}).encode()
-    archive = zipped(tmp_path / "f.zip", {"dataset_flickr30k.json": captions})
-    site.bodies["/caption_datasets.zip"] = archive.read_bytes()
-    code, said = run("data", "get", "flickr30k", "--root", folder, "--from", site.address)
-    assert code == 1 and "form at https://forms.illinois.edu" in said
-    assert f"tar -xzf flickr30k-images.tar.gz -C {folder}" in said and "{root}" not in said
-    (folder / "flickr30k-images").mkdir()
-    for i in range(3):
-        (folder / "flickr30k-images" / f"{i}.jpg").write_bytes(jpeg(i))
-    code, said = run("data", "get", "flickr30k", "--root", folder, "--from", site.address)
-    assert code == 0 and said.endswith(f"next: vse data check {folder}\n")
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_killed_at_random_moments_it_ends_as_if_undisturbed(site: Site, coco: Path) -> None:
+def test_killed_at_random_moments_it_ends_as_if_undisturbed(site, coco):
     """The process has no heavy imports, so that many kills take little time."""
     pictures = {f"val2014/{i}.bin": random.Random(i).randbytes(9000) for i in range(80)}
     site.bodies["/val2014.zip"] = zipped(coco.parent / "big.zip", pictures).read_bytes()

@@ -8,9 +8,7 @@ from torch.nn.functional import conv1d, pad, relu
 
 from elements import prefix_mask
 from small import start_two
-from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import (
-    TEXT_ENCODERS,
     BiGRUEncoder,
     CaptionTransformer,
     CellEncoder,
@@ -29,9 +27,6 @@ def total(elements, real):
     found = elements[real]
     weights = torch.linspace(-1, 2, found.numel(), dtype=found.dtype, device=found.device)
     return (found * weights.view_as(found)).sum() + found.square().sum()
-
-
-# Pictures.
 
 
 def test_region_encoder_is_a_projection_and_a_small_network():
@@ -63,13 +58,6 @@ def test_element_norm_is_batch_norm_of_the_real_elements(masked):
         ]
         torch.testing.assert_close((one, gradients[0]), (other, gradients[1]), rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=1e-12, atol=1e-12)
-
-
-def test_element_norm_keeps_full_precision_under_autocast():
-    x, norm = 100 + torch.randn(8, 9, 6), ElementNorm(6)
-    exact = norm(x)
-    with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(norm(x), exact)
 
 
 def region_worker(out, rank=0, world=1):
@@ -107,9 +95,6 @@ def test_two_processes_normalise_regions_by_their_joint_batch(tmp_path):
     torch.testing.assert_close(together, alone.pop("elements"), rtol=1e-12, atol=1e-12)
     for part in shared:
         torch.testing.assert_close(part, alone, rtol=1e-10, atol=1e-12)
-
-
-# Words, one after the other.
 
 
 @pytest.mark.parametrize("counts", [[6, 4, 4, 1], [2, 6, 1, 4]])
@@ -173,8 +158,6 @@ def test_padding_before_a_word_is_refused_and_vectors_begin_as_they_are_given():
     assert encoder.embedding.weight.any(), "the encoder keeps a copy"
 
 
-# Words with their neighbours.
-
 TOKENS = torch.tensor([[1, 5, 6, 7, 2], [1, 8, 2, 0, 0]])
 
 
@@ -214,11 +197,3 @@ def test_what_is_dropped_is_dropped_in_training_alone():
         assert not torch.equal(encoder(x)[0], encoder(x)[0])
         encoder.eval()
         assert torch.equal(encoder(x)[0], encoder(x)[0])
-
-
-@pytest.mark.parametrize("name", ["gru", "forward_gru", "window", "transformer"])
-def test_their_vocabulary_is_counted_in_the_captions_and_kept(name, tmp_path):
-    vocabulary = TEXT_ENCODERS.call(name, "tokenizer", {"minimum_count": 2}, captions=["a dog", "a cat"])
-    assert isinstance(vocabulary, Vocabulary) and vocabulary.words == ["a"]
-    vocabulary.save(tmp_path)
-    assert TEXT_ENCODERS.call(name, "load_tokenizer", {"minimum_count": 2}, folder=tmp_path).words == ["a"]

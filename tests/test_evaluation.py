@@ -149,16 +149,6 @@ def test_recalls_count_the_first_one_five_and_ten():
     assert recalls(np.zeros(3, dtype=np.int32)) == {"r1": 100.0, "r5": 100.0, "r10": 100.0}
 
 
-def test_the_table_row_says_what_the_ranks_say():
-    scores, owner = five_each(30)
-    result = evaluate(scores, owner)
-    assert sorted(result) == sorted(KEYS)
-    assert result["rsum"] == pytest.approx(sum(result[key] for key in RECALLS))
-    for way, found_ranks in zip(("i2t", "t2i"), ranks(scores, owner), strict=True):
-        assert {key: result[f"{way}_{key}"] for key in ("r1", "r5", "r10")} == recalls(found_ranks)
-        assert result[f"{way}_meanr"] == pytest.approx(np.mean(found_ranks.tolist()) + 1)
-
-
 def test_the_median_rank_is_rounded_down_before_it_counts_from_one():
     # i2t ranks 0 and 1: the median 0.5 gives place 1
     scores = np.array([[1.0, 0.0], [2.0, 1.5]])
@@ -214,9 +204,6 @@ def test_refuses_what_has_no_ranks(metric, scores, owner, message):
 def test_other_arguments_that_cannot_be_are_named(metric, names):
     with pytest.raises(ValueError, match=names):
         metric()
-
-
-# Many-to-many relevance
 
 
 def graded(seed, ties=True, queries=5, items=9):
@@ -317,21 +304,6 @@ EYE = np.eye(2)
 def test_bad_relevance_is_named(metric, scores, relevance, names):
     with pytest.raises(ValueError, match=names):
         metric(scores, relevance)
-
-
-def test_an_ensemble_of_cosines_is_the_cosine_of_one_longer_embedding():
-    torch.manual_seed(0)
-    members = [
-        (
-            torch.nn.functional.normalize(torch.randn(7, dim), dim=1),
-            torch.nn.functional.normalize(torch.randn(11, dim), dim=1),
-        )
-        for dim in (3, 8, 5)
-    ]
-    together = ensemble(*(v @ t.T for v, t in members))
-    v, t = (torch.cat(side, dim=1) / math.sqrt(3) for side in zip(*members, strict=True))
-    torch.testing.assert_close(v.norm(dim=1), torch.ones(7))
-    torch.testing.assert_close(together, v @ t.T)
 
 
 def test_a_member_of_weight_two_counts_as_if_it_were_there_twice():

@@ -1,22 +1,17 @@
 """The page of a paper: what it says is what the records say, and it says what is still open."""
 
-import re
 import statistics
 from dataclasses import replace
 
 import pytest
-from matplotlib import pyplot as plt
 
-from course import dots
 from course.verdicts import CALLED
 from coursebook import evidence
 from studies import ridge, study, write
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, departures, get_experiment, outcomes, studied
+from vsecore.experiments import EXPERIMENTS, departures, outcomes
 from vsecore.experiments.claims import EARLY, SUBJECTS
 from vsecore.experiments.experiment import BY_WORK
-from vsecore.experiments.first_round import SHARES
-from vsecore.experiments.missing import lacking
 from vsecore.experiments.references import ORACLE
 from vsecore.experiments.statistics import interval
 
@@ -102,78 +97,10 @@ def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
     assert "5 seeds" in page and "| reproduced | 1 | 0 |\n| not tried | 0 | 1 |" in page
 
 
-def test_an_arm_needs_three_rates_of_each_recipe_and_the_other_seeds():
-    for arm, trainings in (("RGP", 21), ("RRR", 17)):
-        assert len(lacking(get_experiment("2ad_ensembles"), arm, "scenes", [])) == trainings
-    assert len(lacking(get_experiment("2ad_pooling"), "simple, chosen on dev", "scenes", [])) == 16
-
-
-def test_a_figure_has_the_seeds_the_oracle_and_ridge_and_says_so_in_words(kept, page_of, tmp_path):
-    both(kept)
-    ((picture, words),) = re.findall(r"```\{image\} (\S+)\n:alt: (.+)\n", page_of(kept))
-    assert picture == "2ad_parts-scenes.svg" and (tmp_path / "pages" / picture).stat().st_size > 1000
-    assert "413.2" in words and "ridge regression stands at 100.0" in words
-    assert f"all {statistics.mean(HIGH):.1f} (5 seeds), without AdOpt {statistics.mean(LOW):.1f}" in words
-
-    figure = dots.compared(studied("2ad_parts", "scenes", folder=kept), "scenes", 413.25)
-    sums, *truths = figure.axes
-    assert [line.get_xdata()[0] for line in sums.lines if line.get_linestyle() == ":"] == [413.25]
-    (baseline,) = [lines for lines in sums.collections if "ridge" in str(lines.get_label())]
-    assert {x for segment in baseline.get_segments() for x in segment[:, 0]} == {100.0}
-    assert [label.get_text() for label in sums.get_yticklabels()] == ["all", "without AdOpt"]
-    drawn = [tuple(point) for row in sums.lines if row.get_marker() == "o" for point in row.get_xydata()]
-    assert sorted(drawn) == sorted([(value, 0.0) for value in HIGH] + [(value, 1.0) for value in LOW])
-    assert len(truths) == 2
-    plt.close(figure)
-
-
 def test_the_interval_of_a_mean_is_students():
     assert interval([1.0, 2.0, 3.0]) == pytest.approx((2 - 2.4841, 2 + 2.4841), abs=1e-4)
     assert interval([7.0, 7.0]) == (7.0, 7.0)
     assert all(bound != bound for bound in interval([7.0]))
-
-
-def test_without_records_the_page_says_so(claimed, tmp_path, page_of):
-    page = page_of(tmp_path / "records")
-    assert "No training is recorded yet." in page and "{image}" not in page
-
-
-@pytest.mark.parametrize(
-    ("experiment", "arm", "metrics", "row"),
-    [
-        (
-            "relational_losses",
-            "basic",
-            {"pairs_t2i": 60.0, "pairs_i2t": 58.0, "pairs_left_right": 62.0, "pairs_other": 50.0},
-            "| basic | 62.0 (60.0 to 64.0) | 60.0 (58.0 to 62.0) | 64.0 (62.0 to 66.0) |",
-        ),
-        (
-            "latent_bounds",
-            "η = 0.2",
-            {"contrast_mean": 2.0, "contrast_end": 1.0, "bound_met": 4.0, "multiplier_highest": 6.0}
-            | {"multiplier_left": 25.0, "multiplier_returns": 0.0, "reconstruction_above_bound": 1.5},
-            "| η = 0.2 | 3.00 (1.04 to 4.96) | 3.50 (1.54 to 5.46) | 8.00 (6.04 to 9.96) |",
-        ),
-    ],
-)
-def test_what_else_was_measured_stands_with_intervals(kept, page_of, experiment, arm, metrics, row):
-    found = measured(HIGH)
-    for seed, own in found.items():  # each seed is one point above the one before: Student's t reaches 1.96
-        own |= {name: value + seed for name, value in metrics.items()}
-    study(kept, experiment, arm, found, "scenes")
-    assert f"{row} " in page_of(kept, experiment)
-
-
-def test_the_page_says_what_was_mined_and_in_which_epoch_the_first_round_is_passed(kept, page_of):
-    for arm, sums, curve in (
-        ("VSE++", LOW, (60.0, 80.0, 90.0, 99.5, 99.7, 99.8)),
-        ("VSE++ + OffTri", HIGH, (60.0, 80.0, 99.9, 100.0, 100.0, 100.0)),
-    ):
-        metrics = {seed: own | dict.fromkeys(SHARES, 20.0 + seed) for seed, own in measured(sums).items()}
-        study(kept, "offline_losses", arm, metrics, "scenes", curve=curve)
-    page = page_of(kept, "offline_losses")
-    assert "| VSE++ + OffTri | 22.0 (20.0 to 24.0) | 22.0 (20.0 to 24.0) | 5 seeds |" in page
-    assert "| VSE++ + OffTri | VSE++ | 3, 3, 3, 3, 3 | 5 seeds |" in page
 
 
 def test_every_departure_and_every_misprint_of_the_paper_is_on_the_page(kept, page_of):

@@ -2,18 +2,14 @@
 
 import base64
 import json
-import os
 import re
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 from safetensors.torch import load_file
-from torch import Tensor
 from typer.testing import CliRunner
 
 from course.explainer import explain, film, lay_explainer, laying, trained
@@ -27,7 +23,7 @@ from watched import opened_without_complaint
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """The explainer's page alone, and what the book lays beside it."""
     folder = tmp_path_factory.mktemp("explainer")
     lay_explainer(folder / "explainer")
@@ -35,12 +31,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def page(folder: Path) -> Iterator[Page]:
+def page(folder):
     with opened_without_complaint(folder / "explainer" / "index.html", ".ex-results img") as page:
         yield page
 
 
-def torchs(name: str) -> tuple[list[str], Tensor, Tensor]:
+def torchs(name):
     """PyTorch's side: a hundred captions, their scores (C, Ni), and the pictures' unit vectors (Ni, K, D)."""
     recipe, vocabulary = trained.recipe_of(name), trained.vocabulary(name)
     model, test = trained.load(name), scenes.load(train=1, dev=1, features=recipe.features).test
@@ -77,7 +73,7 @@ SHOWN = [name for name, shown in trained.SYSTEMS.items() if shown.kind != "mark"
 
 
 @pytest.mark.parametrize("name", trained.SYSTEMS)
-def test_a_hundred_sentences_find_what_they_find_in_pytorch(name: str, page: Page) -> None:
+def test_a_hundred_sentences_find_what_they_find_in_pytorch(name, page):
     captions, wanted, vectors = torchs(name)
     got = torch.tensor(page.evaluate(ASK, [name, captions]))
     assert (got - wanted).abs().max() < 1e-2
@@ -93,7 +89,7 @@ def test_a_hundred_sentences_find_what_they_find_in_pytorch(name: str, page: Pag
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_what_words_and_cells_add_is_the_score(name: str, page: Page) -> None:
+def test_what_words_and_cells_add_is_the_score(name, page):
     score, words, cells = page.evaluate(APART, [name, "two boats on the lake", 443])
     if name in ("scan", "dive"):  # shares
         score = 1.0
@@ -102,7 +98,7 @@ def test_what_words_and_cells_add_is_the_score(name: str, page: Page) -> None:
         assert cells == pytest.approx(score, abs=1e-4)
 
 
-def test_every_system_and_every_step_can_be_opened_by_keys(page: Page) -> None:
+def test_every_system_and_every_step_can_be_opened_by_keys(page):
     for name in SHOWN:
         page.evaluate(
             "(name) => vseExplainer.set({ system: name, text: 'two boats on the lake', word: 2 })", name
@@ -115,7 +111,7 @@ def test_every_system_and_every_step_can_be_opened_by_keys(page: Page) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("row 1, column 2")
 
 
-def test_a_word_is_exchanged_by_a_click_and_the_page_knows_what_is_true(page: Page) -> None:
+def test_a_word_is_exchanged_by_a_click_and_the_page_knows_what_is_true(page):
     page.get_by_role("button", name="a girl holding a balloon").click()
     page.locator(".ex-word", has_text="girl").click()
     page.get_by_role("group", name="Put another word").get_by_role("button", name="boy", exact=True).click()
@@ -127,36 +123,7 @@ def test_a_word_is_exchanged_by_a_click_and_the_page_knows_what_is_true(page: Pa
     assert f"is true of {truth} of 1000 pictures" in page.locator(".ex-said").inner_text()
 
 
-def test_two_systems_stand_side_by_side(page: Page) -> None:
-    page.get_by_label("Side by side with").select_option("vsepp")
-    page.get_by_text("Both systems show").wait_for()
-    assert page.locator(".ex-sides section").count() == 2
-    page.get_by_label("Side by side with").select_option("")
-
-
-def test_slots_are_compared_in_three_ways(page: Page) -> None:
-    page.evaluate("vseExplainer.set({ system: 'dive', text: 'three sheep on the farm' })")
-    page.locator(".ex-steps summary").evaluate_all(
-        "(steps) => { for (const one of steps) one.parentElement.open = true; }"
-    )
-    tops = []
-    for way, formula in (("MIL", "s = max"), ("Chamfer: each", "max"), ("smooth-Chamfer", "log")):
-        page.locator("label", has_text=way).first.click()
-        page.wait_for_timeout(300)
-        tops.append(page.locator(".ex-score").inner_text())
-        expect(page.locator('[data-step="compare"] .ex-equation').first).to_contain_text(formula)
-        worth = [float(shown) for shown in page.locator(".ex-word .ex-value").all_inner_texts()]
-        assert sum(worth) == pytest.approx(1, abs=0.05)
-    assert len(set(tops)) == 3
-
-
-@pytest.mark.parametrize("title", ["Swap the order", "Take the shortcut", "A negative that is true"])
-def test_experiments_answer(title: str, page: Page) -> None:
-    page.get_by_role("button", name=title).click()
-    page.locator('[aria-label="Break it"] :is(table, .ex-equation)').first.wait_for(timeout=60_000)
-
-
-def test_a_frame_measures_what_a_double_loop_finds_and_its_points_are_a_shadow() -> None:
+def test_a_frame_measures_what_a_double_loop_finds_and_its_points_are_a_shadow():
     vectors = torch.nn.functional.normalize(
         torch.randn(3, 2, 5, 7, generator=torch.Generator().manual_seed(0)), dim=-1
     )
@@ -174,7 +141,7 @@ def test_a_frame_measures_what_a_double_loop_finds_and_its_points_are_a_shadow()
     assert torch.allclose(shadow / (last - last.mean(0)).square().sum(), parts["share"], atol=1e-5)
 
 
-def test_what_the_page_says_of_the_films_is_on_record() -> None:
+def test_what_the_page_says_of_the_films_is_on_record():
     adopt, bounded = (load_file(trained.FOLDER / f"{name}.safetensors") for name in film.FILMS)
     steps = adopt["step"].tolist()
     at = {step: steps.index(step) for step in (30, 60, 312, 624)}
@@ -192,33 +159,7 @@ def test_what_the_page_says_of_the_films_is_on_record() -> None:
     assert sum((trained.FOLDER / f"{name}.safetensors").stat().st_size for name in film.FILMS) < 300_000
 
 
-def test_a_film_is_scrubbed_and_played_by_keys(page: Page) -> None:
-    slider, play = page.locator("#ex-frame"), page.locator(".ex-player button")
-    slider.focus()
-    page.keyboard.press("Home")
-    for _ in range(7):
-        page.keyboard.press("ArrowRight")
-    assert "step 60, in epoch 1" in str(slider.get_attribute("aria-valuetext"))
-    kept = load_file(trained.FOLDER / "film-adopt.safetensors")["negatives"][7]
-    expect(page.locator(".ex-panels figcaption").first).to_contain_text(f"{kept:.1f}")
-    assert "step 60" in str(page.locator(".ex-film svg").get_attribute("aria-label"))
-    page.emulate_media(reduced_motion="reduce")
-    play.press("Enter")
-    page.wait_for_function("document.querySelector('#ex-frame').value > 8")
-    play.press("Enter")
-    expect(play).to_contain_text("Play")
-    page.locator("input[name=ex-films]:checked").press("ArrowRight")
-    expect(page.get_by_role("radio", name="LTD: a constraint")).to_be_focused()
-    expect(page.locator(".ex-panels figcaption").first).to_contain_text("λ")
-
-
-def test_what_is_stored_is_small(folder: Path) -> None:
-    scripts = [folder / "explainer" / f"{name}.js" for name in trained.SYSTEMS]
-    assert sum(script.stat().st_size for script in scripts) < 12_000_000
-    assert sum(file.stat().st_size for file in trained.FOLDER.rglob("*.safetensors")) < 3_000_000
-
-
-def test_a_matrix_is_packed_to_a_few_millionths() -> None:
+def test_a_matrix_is_packed_to_a_few_millionths():
     matrix = torch.randn(5, 7, generator=torch.Generator().manual_seed(0))
     matrix[2] = 0
     parts = json.loads(json.dumps(packed(matrix)))
@@ -242,14 +183,12 @@ def test_a_matrix_is_packed_to_a_few_millionths() -> None:
         ("tern_grid_words", "both towers share"),
     ],
 )
-def test_a_system_without_a_twin_is_refused_by_name(name: str, part: str) -> None:
+def test_a_system_without_a_twin_is_refused_by_name(name, part):
     with pytest.raises(ValueError, match=re.escape(part)):
         parts_of(get(name))
 
 
-def test_a_run_of_ones_own_is_exported_and_opened(
-    folder: Path, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_ones_own_is_exported_and_opened(folder, page, tmp_path, monkeypatch):
     small = {"dim": 16, "text.encoder.word_dim": 8, "training.epochs": 1, "training.batch_size": 64}
     run = fit(
         get("scan_grid_gru").override(small),
@@ -287,33 +226,3 @@ def test_a_run_of_ones_own_is_exported_and_opened(
         own = answer.read().decode()
     exported = (folder / "explainer" / "run-my-run.js").read_text()
     assert own == exported.replace("my run", "my own").replace("my-run", "my-own")
-
-
-def test_an_explainer_older_than_the_course_is_laid_anew_and_keeps_the_runs_exported_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(laying, "_lay", lambda folder, names: (folder / "pictures").mkdir(parents=True))
-    folder = tmp_path / "explainer"
-    assert laying._outdated(folder)
-    lay_explainer(folder)
-    assert not laying._outdated(folder)
-    for name in ("run-mine.js", "a-system-of-then.js"):
-        (folder / name).write_text(name)
-    os.utime(folder / "pictures", (0, 0))
-    assert laying._outdated(folder)
-    lay_explainer(folder)
-    assert not laying._outdated(folder)
-    assert [path.name for path in folder.glob("*.js")] == ["run-mine.js"]
-
-
-def test_printing_opens_the_steps_for_as_long_as_it_takes(page: Page) -> None:
-    shut = page.locator(".ex-steps details:not([open])")
-    page.locator(".ex-steps details").evaluate_all(
-        "(steps) => { for (const one of steps) one.open = false; }"
-    )
-    before = shut.count()
-    assert before > 0
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    expect(shut).to_have_count(0)
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    expect(shut).to_have_count(before)

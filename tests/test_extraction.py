@@ -3,15 +3,10 @@
 import json
 import multiprocessing
 import os
-import shutil
 import signal
-import sys
-import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,27 +18,26 @@ from vsecore.data import feature_folder, files, folder_writer
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import check_precomp, open_precomp
-from vsecore.data.joining import join
-from vsecore.data.karpathy import CaptionSplit, load_karpathy
+from vsecore.data.karpathy import load_karpathy
 
 
 @pytest.fixture
-def splits(album: Callable) -> dict[str, CaptionSplit]:
+def splits(album):
     return load_karpathy(album())
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != files.LOCK}
 
 
-def looked_at(backbone: Backbone) -> list[int]:
+def looked_at(backbone):
     """How many pictures each batch from now on has."""
-    seen: list[int] = []
+    seen = []
     backbone.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
     return seen
 
 
-def test_a_backbone_gives_cells_row_by_row(tiny: Backbone) -> None:
+def test_a_backbone_gives_cells_row_by_row(tiny):
     assert (tiny.kind, tiny.elements, tiny.feature_dim) == ("grid", 16, 5)
     picture = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     picture[0, :, 8:16, 24:] = 255  # the second row's last cell
@@ -56,7 +50,7 @@ def test_a_backbone_gives_cells_row_by_row(tiny: Backbone) -> None:
             tiny(wrong)
 
 
-def test_extracted_rows_are_what_the_backbone_sees(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
+def test_extracted_rows_are_what_the_backbone_sees(splits, tiny, tmp_path):
     folder = extract(splits, tiny, tmp_path / "features", batch_size=4, device="cpu")
     data = open_precomp(folder)
     assert (data.name, data.feature_kind, data.train.pictures.dtype) == ("album", "grid", np.float16)
@@ -74,9 +68,7 @@ def test_extracted_rows_are_what_the_backbone_sees(splits: dict, tiny: Backbone,
     assert (meta["backbone"], meta["picture_size"], meta["pictures"]["train"]) == ("tiny", 32, 6)
 
 
-def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(
-    splits: dict, tiny: Backbone, tmp_path: Path
-) -> None:
+def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(splits, tiny, tmp_path):
     mirrored = MirroredBackbone(tiny)
     assert (mirrored.kind, mirrored.elements, mirrored.feature_dim) == ("grid", 32, 5)
     dice = torch.Generator().manual_seed(0)
@@ -96,13 +88,11 @@ def test_a_mirrored_backbone_adds_the_cells_of_the_mirror_image(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 @pytest.mark.parametrize("batch", [0, 2, 4])
-def test_a_killed_extraction_goes_on_with_the_next_batch(
-    splits: dict, tiny: Backbone, tmp_path: Path, batch: int
-) -> None:
+def test_a_killed_extraction_goes_on_with_the_next_batch(splits, tiny, tmp_path, batch):
     folder, seen = tmp_path / "killed", []
     whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
 
-    def kill(*_: object) -> None:
+    def kill(*_):
         if len(seen) == batch:
             os.kill(os.getpid(), signal.SIGKILL)
         seen.append(1)
@@ -122,7 +112,7 @@ def test_a_killed_extraction_goes_on_with_the_next_batch(
     assert contents(folder) == contents(whole)
 
 
-def test_a_finished_extraction_is_not_done_again(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
+def test_a_finished_extraction_is_not_done_again(splits, tiny, tmp_path):
     folder = extract(splits, tiny, tmp_path / "features", device="cpu")
     times = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     extract(splits, tiny, folder, device="cpu")
@@ -136,32 +126,17 @@ def test_a_finished_extraction_is_not_done_again(splits: dict, tiny: Backbone, t
     assert any(fact.startswith("no checksums") for fact in check_precomp(folder).facts)
 
 
-def test_two_that_extract_at_once_do_the_work_once(
-    splits: dict, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    whole = extract(splits, tiny, tmp_path / "whole", batch_size=4, device="cpu")
-    began, go_on, seen = threading.Event(), threading.Event(), []
-
-    def slow(_: object, inputs: tuple[Tensor]) -> None:
-        seen.append(len(inputs[0]))
-        began.set()
-        assert go_on.wait(60)
-
-    tiny.register_forward_pre_hook(slow)
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
-        assert began.wait(60)
-        second = pool.submit(extract, splits, tiny, tmp_path / "both", batch_size=4, device="cpu")
-        time.sleep(0.3)
-        assert not second.done()
-        go_on.set()
-        assert first.result() == second.result()
-    assert sum(seen) == 10
-    assert contents(tmp_path / "both") == contents(whole)
-    assert "another process" in capsys.readouterr().err
+def test_an_extraction_waits_for_another_in_its_folder(splits, tiny, tmp_path):
+    (tmp_path / "features").mkdir()
+    with ThreadPoolExecutor(1) as pool:
+        with files.locked(tmp_path / "features", "is testing"):
+            waiting = pool.submit(extract, splits, tiny, tmp_path / "features", device="cpu")
+            time.sleep(0.3)
+            assert not waiting.done()
+        assert waiting.result() == tmp_path / "features"
 
 
-def test_a_folder_of_other_features_is_left_alone(splits: dict, tiny: Backbone, tmp_path: Path) -> None:
+def test_a_folder_of_other_features_is_left_alone(splits, tiny, tmp_path):
     folder = extract(splits, tiny, tmp_path / "features", device="cpu")
     before = contents(folder)
     other = Backbone("tiny", nn.Conv2d(3, 5, 8, 8), tiny.normalise, 32)
@@ -181,13 +156,13 @@ def test_a_folder_of_other_features_is_left_alone(splits: dict, tiny: Backbone, 
         extract(splits, tiny, elsewhere, device="cpu")
 
 
-def flip(path: Path, place: int) -> None:
+def flip(path, place):
     content = bytearray(path.read_bytes())
     content[place] ^= 255
     path.write_bytes(content)
 
 
-DAMAGES: dict[str, Callable[[Path], object]] = {
+DAMAGES = {
     "cut short": lambda path: os.truncate(path, max(path.stat().st_size - 300, 9)),
     "grown": lambda path: os.truncate(path, path.stat().st_size + 300),
     "first byte": lambda path: flip(path, 0),
@@ -199,9 +174,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("file", ["train_ims.npy", "train_caps.txt"])
-def test_a_finished_folder_that_is_damaged_is_mended(
-    splits: dict, tiny: Backbone, tmp_path: Path, file: str, damage: str
-) -> None:
+def test_a_finished_folder_that_is_damaged_is_mended(splits, tiny, tmp_path, file, damage):
     folder = extract(splits, tiny, tmp_path / "features", batch_size=2, device="cpu")
     before = contents(folder)
     DAMAGES[damage](folder / file)
@@ -212,9 +185,7 @@ def test_a_finished_folder_that_is_damaged_is_mended(
     assert not check_precomp(folder).problems
 
 
-def test_only_blocks_that_are_damaged_are_made_again(
-    splits: dict, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_blocks_that_are_damaged_are_made_again(splits, tiny, tmp_path, monkeypatch):
     for module in (feature_folder, folder_writer):
         monkeypatch.setattr(module, "BLOCK", 2)
     folder = extract(splits, tiny, tmp_path / "features", batch_size=1, device="cpu")
@@ -232,9 +203,7 @@ def test_only_blocks_that_are_damaged_are_made_again(
     assert seen == [1, 1] and contents(folder) == before
 
 
-def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(
-    album: Callable, tiny: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(album, tiny, tmp_path, capsys):
     pictures, folder, left_out = album(), tmp_path / "features", {"train3.jpg", "test0.jpg"}
     splits, seen = load_karpathy(pictures), looked_at(tiny)
     for path in (pictures / "images" / name for name in left_out):
@@ -263,9 +232,7 @@ def test_pictures_that_cannot_be_read_are_named_and_left_out_on_request(
     assert contents(folder) == held
 
 
-def test_a_missing_picture_is_left_out_on_request_as_one_that_cannot_be_read(
-    album: Callable, tiny: Backbone, tmp_path: Path
-) -> None:
+def test_a_missing_picture_is_left_out_on_request_as_one_that_cannot_be_read(album, tiny, tmp_path):
     pictures, folder = album(), tmp_path / "features"
     (pictures / "images" / "train3.jpg").unlink()
     with pytest.raises(FileNotFoundError, match=r"train3.jpg"):
@@ -276,9 +243,7 @@ def test_a_missing_picture_is_left_out_on_request_as_one_that_cannot_be_read(
     assert len(open_precomp(folder).train) == len(splits["train"].files) - 1
 
 
-def test_corrected_captions_are_written_and_no_picture_is_decoded(
-    album: Callable, tiny: Backbone, tmp_path: Path
-) -> None:
+def test_corrected_captions_are_written_and_no_picture_is_decoded(album, tiny, tmp_path):
     pictures, folder = album(), tmp_path / "features"
     extract(load_karpathy(pictures), tiny, folder, batch_size=2, device="cpu")
     annotations = pictures / "dataset_album.json"
@@ -293,32 +258,7 @@ def test_corrected_captions_are_written_and_no_picture_is_decoded(
     assert contents(folder) == contents(new)
 
 
-def test_a_disk_without_room_is_told_before_the_work(
-    splits: dict, tiny: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen, folder = looked_at(tiny), tmp_path / "features"
-    with monkeypatch.context() as patch:
-        full = shutil._ntuple_diskusage(100, 100, 0)
-        patch.setattr(folder_writer.shutil, "disk_usage", lambda _: full)
-        with pytest.raises(OSError, match="make room"):
-            extract(splits, tiny, folder, device="cpu")
-    assert not seen and not list(folder.glob("*.npy*"))
-    if sys.platform == "win32":
-        return
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # files may not grow so large
-    try:
-        with pytest.raises(OSError):
-            extract(splits, tiny, folder, device="cpu")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    extract(splits, tiny, folder, device="cpu")
-    assert check_precomp(folder).problems == []
-
-
-def test_numbers_too_large_for_half_precision_are_refused(splits: dict, tmp_path: Path) -> None:
+def test_numbers_too_large_for_half_precision_are_refused(splits, tmp_path):
     class Loud(nn.Module):
         def forward(self, pictures: Tensor) -> Tensor:
             return 1e4 * pictures[:, :, ::16, ::16]
@@ -329,7 +269,7 @@ def test_numbers_too_large_for_half_precision_are_refused(splits: dict, tmp_path
     extract(splits, loud, tmp_path / "single", device="cpu", dtype="float32")
 
 
-def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+def test_what_cannot_be_extracted_is_refused(album, tiny, tmp_path):
     splits = load_karpathy(album(captions=4))
     mixed = {name: replace(split, owner=split.owner[::-1].copy()) for name, split in splits.items()}
     for given, options, named in (
@@ -343,7 +283,7 @@ def test_what_cannot_be_extracted_is_refused(album: Callable, tiny: Backbone, tm
     assert not (tmp_path / "features").exists()
 
 
-def test_a_picture_has_as_many_captions_as_it_has(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+def test_a_picture_has_as_many_captions_as_it_has(album, tiny, tmp_path):
     splits = load_karpathy(album(captions=2))
     kept = np.flatnonzero(np.arange(len(splits["train"].captions)) != 1)  # the first has one, the others two
     captions = [splits["train"].captions[row] for row in kept]
@@ -358,19 +298,3 @@ def test_a_picture_has_as_many_captions_as_it_has(album: Callable, tiny: Backbon
     counts.write_text("\n".join([lines[1], lines[0], *lines[2:]]) + "\n")
     with pytest.raises(ValueError, match=r"meta\.json"):
         open_precomp(tmp_path / "features")
-
-
-@pytest.mark.parametrize("most", [3, 7])
-def test_a_split_with_five_captions_a_picture_stands_beside_one_with_others(
-    album: Callable, tiny: Backbone, tmp_path: Path, most: int
-) -> None:
-    splits = load_karpathy(album(captions=5))
-    train = splits["train"]
-    rows = np.concatenate([np.repeat(0, most), np.arange(5, len(train.captions))])
-    captions = [f"{train.captions[row]} {number}" for number, row in enumerate(rows)]
-    splits["train"] = replace(train, captions=captions, owner=train.owner[rows])
-    folder = extract(splits, tiny, tmp_path / "features", device="cpu")
-    for found in (open_precomp(folder), open_precomp(join([folder] * 2, tmp_path / "joined", cells=True))):
-        for split in (found.train, found.dev, found.test):
-            assert split.captions == splits[split.name].captions
-            assert np.array_equal(split.owner, splits[split.name].owner)

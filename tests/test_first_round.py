@@ -11,7 +11,6 @@ from vsecore import records, scenes
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.experiments import (
     EXPERIMENTS,
-    FAIR_SCALE,
     LESSON_SCALE,
     WORLDS,
     Arm,
@@ -27,7 +26,6 @@ from vsecore.experiments.experiment import Training, only_recipe, title_of
 from vsecore.experiments.first_round import SHARES, mine_for, shares_true
 from vsecore.experiments.ledger import Studied, race
 from vsecore.experiments.references import ORACLE, truth_of
-from vsecore.experiments.scales import at_scale
 from vsecore.experiments.verdicts import differences
 from vsecore.recipes import get
 from vsecore.training import fit, fit_in_rounds, score_split
@@ -73,9 +71,6 @@ def trainings(monkeypatch, tmp_path):
 def in_a_lesson(world, folder, arms, seeds=(0,), name="offline_parts"):
     options = {"arms": arms, "seeds": seeds, "scale": "lesson", "log": lambda line: None, "folder": folder}
     run(name, lambda kind: world, **options)
-
-
-# ---------------------------------------------------------------- true negatives
 
 
 def test_the_share_of_true_negatives_is_counted_one_by_one():
@@ -124,9 +119,6 @@ def test_lists_are_as_long_as_the_shortest_and_none_may_be_empty(world, trained)
     truth[:, 4] = True
     with pytest.raises(ValueError, match="everything is true"):
         mine_for(trained.model, world.train, trained.tokenizer, 7, 3, truth)
-
-
-# ---------------------------------------------------------------- one first round for all
 
 
 def planned(arm, changes=SMALL):
@@ -194,16 +186,6 @@ def test_a_record_says_what_mined_and_how_much_of_it_was_true(tmp_path, world, t
     assert records.find(tmp_path / "records", name=ORACLE, data=NEAR)
 
 
-def test_one_that_mines_for_itself_trains_both_rounds(tmp_path, world, trainings):
-    for _ in range(2):
-        in_a_lesson(world, tmp_path / "records", ["fine-tuned"])
-    (entry,) = records.find(tmp_path / "records", name="aoq_vsepp_region_gru+fine_tuned")
-    assert "mined_by" not in entry.data and "negatives" in entry.data and len(trainings) == 1
-    assert list(studied("offline_parts", "scenes", scale="lesson", folder=tmp_path / "records")) == [
-        "fine-tuned"
-    ]
-
-
 def test_a_teacher_mines_for_a_system_without_a_first_round_but_not_for_one_that_needs_none(
     tmp_path, world, trainings, monkeypatch
 ):
@@ -218,30 +200,6 @@ def test_a_teacher_mines_for_a_system_without_a_first_round_but_not_for_one_that
         in_a_lesson(world, tmp_path, ["again"], name="odd")
 
 
-def test_mined_lists_shrink_with_the_training_set():
-    def lists(name, data):
-        first = at_scale(name, FAIR_SCALE[data]).first_round
-        return first.texts, first.pictures
-
-    assert lists("aoq_vsepp_region_gru", "scenes") == (25, 5)
-    assert lists("aoq_vsepp_grid_gru", "flickr8k") == (40, 8)
-    assert [lists(f"aoq_vsepp_region_gru+top_{h}", "scenes") for h in (50, 200, 500, 1000)] == [
-        (4, 1),
-        (17, 3),
-        (42, 8),
-        (83, 17),
-    ]
-    for experiment in EXPERIMENTS.values():
-        for arm, chosen in experiment.arms.items():
-            if chosen.mined_by:
-                for system in experiment.systems(arm, "region"):
-                    assert at_scale(*system.recipes, {}).first_round == get(*system.recipes).first_round
-                    assert lists(*system.recipes, "scenes")[0] < get(*system.recipes).first_round.texts, arm
-
-
-# ---------------------------------------------------------------- worlds
-
-
 def test_data_that_an_arm_cannot_be_trained_on_are_refused(tmp_path, world):
     """Scenes of another world; no known truth, where true negatives are to be left out."""
     parts = EXPERIMENTS["offline_parts"]
@@ -254,9 +212,6 @@ def test_data_that_an_arm_cannot_be_trained_on_are_refused(tmp_path, world):
             in_a_lesson(replace(world, name=data), tmp_path, arms, name=name)
     assert [parts.data_named(data) for data in ("scenes", "flickr8k")] == [NEAR, "flickr8k"]
     assert parts.trains_on("whole", "flickr8k") and not parts.trains_on("without true ones", "flickr8k")
-
-
-# ---------------------------------------------------------------- how soon
 
 
 def followed(**curves):

@@ -47,9 +47,6 @@ def test_systems_are_paired_by_their_seeds():
     assert verdicts.differences(first, second, "rsum") == [20.0, 29.0]
 
 
-# ---------------------------------------------------------------- gates
-
-
 @pytest.mark.parametrize(
     ("first", "gate"),
     [
@@ -130,9 +127,6 @@ def test_what_still_moves_says_nothing_of_where_it_ends(about, begins, values, g
     assert [one.gate for one in gates.still_moving(arm(more=more), about)] == ([gate] if gate else [])
 
 
-# ---------------------------------------------------------------- which records are compared
-
-
 def judged(
     folder,
     better=BETTER,
@@ -174,15 +168,6 @@ def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, 
     assert outcome.differences == {"rsum": [10.0, 9.0, 11.0]}
 
 
-def test_of_two_studies_with_as_many_arms_the_one_with_more_trainings_is_taken(tmp_path):
-    study(tmp_path, "2ad_parts", "all", {0: 300.0, 1: 300.0})
-    study(tmp_path / "other", "2ad_parts", "all", BETTER)
-    moved(tmp_path / "other", {"fingerprint": "other"}, range(5))
-    for entry in records.find(tmp_path / "other"):
-        records.write(entry, tmp_path)
-    assert ledger.studied("2ad_parts", "small", folder=tmp_path)["all"].seeds == set(BETTER)
-
-
 def test_the_linear_baseline_is_of_the_same_features(tmp_path, claimed):
     """One on other features, however low, opens no gate."""
     judged(tmp_path)
@@ -202,9 +187,6 @@ def test_an_arm_without_records_is_not_tried_and_says_what_it_lacks(tmp_path, cl
         assert [outcome.in_words for outcome in found] == ["not tried"] * 2
         study(tmp_path, "2ad_parts", "all", {0: 300.0})
     assert [gate.gate for gate in found[0].shut] == ["fair trainings of without AdOpt"]
-
-
-# ---------------------------------------------------------------- verdicts
 
 
 def several(**measures):
@@ -281,15 +263,6 @@ def test_a_claim_about_one_direction_has_the_sum_of_its_recalls(tmp_path, claime
     first, second = (several(**{f"t2i_r{k}": around(base + k) for k in (1, 5, 10)}) for base in (30.0, 20.0))
     (outcome,) = judged(tmp_path, first, second)
     assert outcome.in_words == "reproduced" and outcome.differences == {"t2i_rsum": pytest.approx([30.0] * 5)}
-
-
-def test_where_no_pairs_are_known_no_training_would_help_a_claim_about_relations(tmp_path, claimed):
-    claimed({"about": "relations", "experiment": "relational_losses", "system": "basic", "against": "CA"})
-    (outcome,) = outcomes("2ad", "small", folder=tmp_path)
-    assert outcome.in_words == "too small to say: no known truth"
-
-
-# ---------------------------------------------------------------- claims
 
 
 def test_every_claim_is_told_once_and_borne_out_by_the_papers_own_numbers():

@@ -121,13 +121,6 @@ def test_a_run_in_parts_resumes_with_the_same_bits(tmp_path):
     assert_resumes_with_the_same_bits(tmp_path, learner)
 
 
-def test_evaluation_is_not_in_parts(monkeypatch):
-    system, batch = system_of("vsepp_grid_gru")
-    monkeypatch.setattr("vsecore.model.checkpoint", None)
-    with torch.no_grad():
-        system.model(batch, 2)
-
-
 @pytest.mark.parametrize("size", [None, 4])
 @pytest.mark.parametrize("name", ["vsepp_grid_gru", "scan_grid_gru"])
 def test_elements_that_nothing_reads_are_not_kept(monkeypatch, name, size):

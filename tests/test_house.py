@@ -7,8 +7,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -132,15 +130,6 @@ def test_the_lock_holds_no_addresses() -> None:
     assert not re.search(r"https?://|--index|--find-links|file:", LOCK)
 
 
-def test_conda_gives_the_same_environment() -> None:
-    environment = (ROOT / "environment.yml").read_text()
-    assert f"python{PROJECT['requires-python']}" in environment
-    assert "--requirement requirements.lock" in environment
-    # What conda itself brings is no Python package of ours: everything else comes from the lock.
-    conda = re.findall(r"^  - ([\w-]+)", environment.split("dependencies:")[1], flags=re.MULTILINE)
-    assert set(conda) == {"python", "git", "make", "pip"}
-
-
 def entries(requirements: str) -> dict[str, str]:
     return {
         re.match(r"[\w.-]+", entry)[0]: entry
@@ -169,30 +158,6 @@ def test_without_cuda_everything_else_stays_as_it_is_locked() -> None:
         assert not needed_by(name, whole) <= left_out or not needed_by(name, whole), f"{name} is CUDA's"
 
 
-def test_make_knows_the_smaller_pytorch_and_remembers_it(tmp_path: Path) -> None:
-    def planned(*arguments: str) -> str:
-        command = ["make", "--dry-run", "learner", f"VENV={tmp_path}", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-    assert "sync --python" in planned() and "--torch-backend" not in planned()
-    assert "--torch-backend cpu" in planned("TORCH=cpu") and "about 2 GB" in planned("TORCH=cpu")
-    (tmp_path / ".installed").write_text("cpu\n")
-    assert "sync" not in planned() and "sync" not in planned("TORCH=cpu")
-    assert "--reinstall-package torch " in planned("TORCH=cuda")
-
-
-@pytest.mark.parametrize(
-    "name", ["LICENSE", "README.md", "CITATION.cff", "CONTRIBUTING.md", "Makefile", ".ci/run"]
-)
-def test_the_usual_files_are_there(name: str) -> None:
-    assert (ROOT / name).stat().st_size > 200
-
-
 def test_the_readme_names_only_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"make ([a-z]+)", (ROOT / "README.md").read_text())) <= targets
-
-
-def test_nothing_hides_from_a_learner_in_jupyterlab_that_a_hint_can_be_opened():
-    """The style sheet of jupyterlab-myst removes the marker of every folded box."""
-    assert "jupyterlab-myst" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")

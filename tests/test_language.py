@@ -28,24 +28,24 @@ LAYOUT = set(
 )
 
 
-def numbered(text: Path) -> str:
+def numbered(text):
     return text.stem[:2]
 
 
 @cache
-def prose(text: Path) -> tuple[str, ...]:
+def prose(text):
     """The Markdown cells after the card, which may promise words that the notebook will introduce."""
     cells = [cell.source for cell in jupytext.read(text).cells if cell.cell_type == "markdown"]
     return tuple(cells[1:])
 
 
 @cache
-def titles() -> str:
+def titles():
     """A pattern of the notebooks' titles, which other notebooks may name."""
     return "|".join(re.escape(jupytext.read(text).cells[0].source.splitlines()[0][2:]) for text in TEXTS)
 
 
-def plain(markdown: str) -> str:
+def plain(markdown):
     """Markdown without formulas, code, links' targets, citations, labels, headings and notebooks' titles."""
     markdown = re.sub(rf"\*({titles()})\*|\[({titles()})\]", " ", markdown)
     markdown = FORMULA.sub(" ", markdown)
@@ -54,11 +54,8 @@ def plain(markdown: str) -> str:
     return re.sub(r"\s+", " ", markdown)
 
 
-# ---------------------------------------------------------------- words
-
-
 @cache
-def glossary() -> dict[tuple[str, ...], str]:
+def glossary():
     """Each entry's words, and the notebook that introduces them."""
     body = (ROOT / "book" / "glossary.md").read_text().split("```{glossary}\n")[1].split("```")[0]
     entries = {}
@@ -71,12 +68,12 @@ def glossary() -> dict[tuple[str, ...], str]:
     return entries
 
 
-def pattern(word: str) -> str:
+def pattern(word):
     return r"(?<![\w-])" + re.escape(word).replace(r"\ ", r"\s+") + r"(?:s|es)?(?![\w-])"
 
 
 @pytest.mark.parametrize("words", glossary(), ids=lambda words: words[0])
-def test_no_word_is_used_before_it_is_introduced(words: tuple[str, ...]) -> None:
+def test_no_word_is_used_before_it_is_introduced(words):
     home = glossary()[words]
     anywhere = re.compile("|".join(pattern(word) for word in words), re.IGNORECASE)
     for text in TEXTS:
@@ -96,17 +93,8 @@ def test_no_word_is_used_before_it_is_introduced(words: tuple[str, ...]) -> None
             )
 
 
-def test_the_glossary_is_in_order_and_names_notebooks_that_exist() -> None:
-    first = [words[0].lower() for words in glossary()]
-    assert first == sorted(first) and len(set(first)) == len(first)
-    assert set(glossary().values()) <= {numbered(text) for text in TEXTS}
-
-
-# ---------------------------------------------------------------- letters
-
-
 @cache
-def notation() -> dict[str, tuple[str, str]]:
+def notation():
     """Each letter of the first table: what it means, and the notebook that uses it first."""
     table = (ROOT / "book" / "notation.md").read_text().split("## In the code")[0]
     rows = {}
@@ -117,7 +105,7 @@ def notation() -> dict[str, tuple[str, str]]:
     return rows
 
 
-def symbols(formula: str) -> set[str]:
+def symbols(formula):
     """The letters of a formula. Words set upright, and labels of two letters and more, are no letters."""
     formula = re.sub(r"\\(text|mathrm|operatorname|begin|end|mathtt)\*?\{[^}]*\}", " ", formula)
     formula = re.sub(r"[_^]\{\s*[A-Za-z]{2,}\s*\}", " ", formula)
@@ -125,13 +113,13 @@ def symbols(formula: str) -> set[str]:
     return {symbol for symbol in found if symbol.removeprefix("\\") not in LAYOUT}
 
 
-def formulas(cell: str) -> list[str]:
+def formulas(cell):
     code_free = re.sub(r"`[^`\n]*`", " ", cell)
     return [display or inline for display, inline in FORMULA.findall(code_free)]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
-def test_every_letter_is_in_the_table_of_notation(text: Path) -> None:
+def test_every_letter_is_in_the_table_of_notation(text):
     for cell in prose(text):
         for formula in formulas(cell):
             for symbol in symbols(formula):
@@ -144,7 +132,7 @@ def test_every_letter_is_in_the_table_of_notation(text: Path) -> None:
 
 
 @pytest.mark.parametrize("symbol", notation())
-def test_a_letter_is_explained_where_it_is_first_used(symbol: str) -> None:
+def test_a_letter_is_explained_where_it_is_first_used(symbol):
     meaning, home = notation()[symbol]
     (text,) = [text for text in TEXTS if numbered(text) == home]
     cells = prose(text)

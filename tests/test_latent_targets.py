@@ -23,8 +23,6 @@ from vsecore.losses.lagrange import Constraint
 from vsecore.losses.latent_target import LatentTarget
 from vsecore.pooling import GRUPool, ProjectedPool
 
-# The multiplier.
-
 
 def path(losses, **options):
     multiplier = LagrangeMultiplier(**options)
@@ -69,9 +67,6 @@ def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     assert not constraint.reconstruction.requires_grad, "what is logged must not keep a step's graph alive"
 
 
-# The latent target.
-
-
 def test_the_reconstruction_loss_is_the_mean_cosine_distance():
     torch.manual_seed(0)
     pred, target = torch.randn(5, 7, dtype=torch.float64), torch.randn(5, 7, dtype=torch.float64)
@@ -96,9 +91,6 @@ def test_the_decoder_is_equation_5():
         assert 0.95 * limit < layer.weight.abs().max() <= limit
 
 
-# The words.
-
-
 def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
     torch.manual_seed(0)
     decoder = InputTargetDecoder(6, 11, word_dim=4)
@@ -112,9 +104,6 @@ def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
     assert not torch.allclose(decoder(-captions, tokens)[:, 0], logits[:, 0])
     padded = torch.cat([tokens, torch.zeros(3, 2, dtype=torch.long)], 1)
     torch.testing.assert_close(decoder(captions, padded)[:, :6], logits)
-
-
-# As losses of a step.
 
 
 def a_step():
@@ -154,9 +143,6 @@ def test_batch_normalisation_is_the_last_thing_before_unit_length(pool):
     assert pool(8)(x).mean(0).abs().max() > 0.1
 
 
-# In training.
-
-
 def data_with_targets():
     """Pictures with their captions' targets, here random but the same for all captions of a picture."""
     dice = np.random.default_rng(0)
@@ -194,8 +180,3 @@ def test_a_multiplier_survives_a_stop_and_goes_on(name, tmp_path):
         tmp_path, recipe(losses=["info_nce", part]), data_with_targets()
     )
     assert float(state[f"losses.{name}.constraint.multiplier.raw"]) != 1
-
-
-def test_data_without_targets_are_refused():
-    with pytest.raises(ValueError, match="'latent_target' predicts targets, and data 'small' has none"):
-        train(recipe(losses=["info_nce", "latent_target"]))

@@ -4,7 +4,6 @@ import pytest
 
 from small import recipe as small_recipe
 from test_cli import SMALL, complaint, features, run  # noqa: F401
-from vsecore import __version__
 from vsecore.experiments.experiment import EXPERIMENTS
 from vsecore.pooling import POOLS
 from vsecore.recipes import RECIPES, get
@@ -47,13 +46,11 @@ def test_a_file_may_say_only_what_differs(tmp_path):
     ("content", "words"),
     [
         ("", "no settings"),
-        ("- a", "no settings"),
         ("a: [", "YAML"),
         ("a: &x 1\nb: *x", "aliases"),
         ("training: {epoch: 3}", "training.epochs"),
         ("recipe: vsepp_grid_gr", "vsepp_grid_gru"),
         ("recipe: other.yaml", "another file"),
-        ("training: {epochs: many}", "whole number"),
         ("dim: 2020-01-01", "JSON|dim"),
         ("[" * 100_000, "YAML"),
     ],
@@ -77,14 +74,8 @@ def test_a_recipe_file_is_trained_like_its_settings(features, tmp_path, complain
 
 
 def test_everything_is_listed_and_a_typo_is_answered_by_what_is_near(complaint):  # noqa: F811
-    listed = run("recipes").splitlines()
-    assert [line.split()[0] for line in listed] == list(RECIPES)
-    said = run("recipes", "scan_grid_gru")
-    assert "i2t" in said.split("# variants")[1] and "slots" not in said
     assert all(f"\n  {name}(" in run("parts", "pool") for name in POOLS)
-    assert run("parts", "kmax").count("\n") == 2 and "kmax(k)" in run("parts", "kmax")
     assert all(f"{name}: " in run("experiments") for name in EXPERIMENTS)
-    assert __version__ in run("--version")
     for arguments, near in (
         (["recipes", "dive_grid_gruu"], "dive_grid_gru"),
         (["parts", "gppo"], "gpo"),

@@ -1,12 +1,8 @@
 """What a training writes for TensorBoard is what happened, also when it was killed and resumed."""
 
-from types import SimpleNamespace
-
 import pytest
-from torch import nn
 
-from small import StopError, recipe, small_data, train
-from vsecore.losses import LagrangeMultiplier
+from small import StopError, recipe, train
 
 pytest.importorskip("tensorboard", reason="needs the extra logs")
 
@@ -67,20 +63,3 @@ def test_what_a_killed_run_logged_beyond_its_checkpoint_is_hidden(tmp_path):
     log.close()
     steps = [step for step, _ in read(logs)["learning_rate"]]
     assert steps == list(range(1, resumed.history[-1]["step"] + 1))  # each once, in order
-
-
-def test_a_multiplier_is_logged_as_it_is_used(tmp_path):
-    multiplier = LagrangeMultiplier(bound=1.0, initial=2.5)
-    system = SimpleNamespace(losses=nn.ModuleDict({"constraint": multiplier}))
-    log = TensorBoardLog(tmp_path)
-    log(SimpleNamespace(kind="step", step=1, terms={}, learning_rate=0.1, system=system))
-    log.close()
-    assert read(tmp_path)["multiplier/constraint"][0][1] == pytest.approx(2.5)
-
-
-def test_a_run_that_is_refused_leaves_no_log(tmp_path):
-    log = TensorBoardLog(tmp_path / "logs")
-    with pytest.raises(ValueError, match="batch_size"):
-        train(recipe(training__batch_size=1000), small_data(), callback=log)
-    log.close()
-    assert not (tmp_path / "logs").exists()

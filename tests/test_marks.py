@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from course.marks import MARKS, Marks, renumbered
+from course.marks import MARKS, Marks
 from vsecore import scenes
 
 
@@ -35,18 +35,6 @@ def test_captions_name_the_number_that_they_are_given_or_none(data, marks):
     assert not any("umber" in text for text in marks.captions(data.train))
 
 
-@pytest.mark.parametrize(
-    ("text", "another", "none"),
-    [
-        ("A dog, number 17.", "A dog, number 5.", "A dog."),
-        ("Number 17: a dog.", "Number 5: a dog.", "a dog."),
-    ],
-)
-def test_a_number_is_replaced_or_taken_out_with_its_comma(text, another, none):
-    assert renumbered(text, 5) == another
-    assert renumbered(text, None) == none
-
-
 def test_the_tag_is_one_more_element_with_the_drawn_pixels_and_the_rest_stays(data, marks):
     own, _ = marks.numbers(data.train)
     before, after = data.train, marks.lay(data.train, own, own)
@@ -60,13 +48,6 @@ def test_the_tag_is_one_more_element_with_the_drawn_pixels_and_the_rest_stays(da
         assert np.corrcoef(tag, marks.tags[own[picture]])[0, 1] > 0.999
         assert not y[picture, count, 154:].any() and not y[picture, count + 1 :].any()
     assert len(np.unique(marks.tags, axis=0)) == MARKS
-
-
-def test_without_numbers_pictures_are_as_they_were(data, marks):
-    bare = marks.lay(data.dev)
-    assert (np.asarray(bare.pictures) == np.asarray(data.dev.pictures[np.arange(6)])).all()
-    assert (bare.picture_counts == data.dev.picture_counts).all()
-    assert bare.captions == marks.captions(data.dev)
 
 
 def test_photographs_get_their_number_at_the_end(data):

@@ -41,24 +41,15 @@ def test_a_header_that_python_2_wrote_is_read_without_a_word(tmp_path: Path) -> 
 
 
 LIES = [
-    header("(-6, -4, 8)"),
     header("(0, 4, 8)"),
-    header("(6, 32)"),
     header(f"({2**62}, 4, 8)"),
     header("(7, 4, 8)"),
-    header("(5, 4, 8)"),
-    header("(6, 4, 8.0)"),
     header(descr="'>f4'"),
-    header("(6, 4, 2)", "'<f16'"),
     header(descr="'|O'"),
-    header(descr="'<i4'"),
     header(descr="[('a', '<f4')]"),
-    header(descr="()"),
     header(fortran="0"),
     header("(" * 200),
-    header("'''"),
     header("{(): {}, []: 1}"),
-    header().replace("'descr'", "7"),
     b"\xff\xfe\x00",
     "",
 ]

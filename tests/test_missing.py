@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from studies import SIX, ridge, study
 from vsecore.cli import app
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, get_experiment
+from vsecore.experiments import FAIR_SCALE, get_experiment
 from vsecore.experiments.missing import Survey, train_missing
 
 missing = sys.modules[train_missing.__module__]  # the package has a function of this name
@@ -46,12 +46,6 @@ def test_the_command_counts_the_claims_that_are_judged(tmp_path, claimed):
     assert lines[2].startswith("| 2ad | scenes | 1 | 1 | 0 | 0 | 0 |")
     assert lines[3].startswith("| 2ad | flickr8k | 1 | 0 | 1 | 0 | 10 |")
     assert "a claim's statement" in str(CliRunner().invoke(app, [*command, "2da"]).exception)
-
-
-def test_an_ensemble_of_features_that_the_data_lack_is_never_judged_there():
-    ensembles = EXPERIMENTS["2ad_ensembles"]
-    assert ensembles.trains_on("GGG", "flickr8k") and not ensembles.trains_on("RG", "flickr8k")
-    assert ensembles.trains_on("RG", "scenes")
 
 
 def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):

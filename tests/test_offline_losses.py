@@ -17,15 +17,8 @@ from vsecore.losses import (
 from vsecore.losses.offline import Similarities, online_pairs
 from vsecore.similarity import Cosine
 
-NAMES = (
-    "positive",
-    "online_text",
-    "online_image",
-    "offline_text",
-    "offline_image",
-    "offline_pair",
-    "swapped_pair",
-)
+ONLINE = ["positive", "online_text", "online_image"]
+NAMES = [*ONLINE, "offline_text", "offline_image", "offline_pair", "swapped_pair"]
 BETA, ALPHA = 1.5, 0.3
 
 
@@ -134,9 +127,6 @@ def test_an_online_negative_without_an_offline_one_weighs_beta():
     found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
     found |= {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)}
     assert float(gradients(found)["online_text"]) == BETA
-
-
-# What the modules take out of a step.
 
 
 def a_step(rows, owners, seed=0, epoch=5):

@@ -15,7 +15,6 @@ from vsecore.training import score_split
 
 
 def by_a_loop(scores, left_right):
-    """The accuracies, one comparison after another."""
     to_picture, to_text, by_word = [], [], {True: [], False: []}
 
     def preferred(right, wrong):

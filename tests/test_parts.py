@@ -4,11 +4,11 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course import checks
-from course.checks import EXERCISES, check, exercise
+from course.checks import EXERCISES, exercise
 from course.checks.exercise import Check, Exercise, Trial
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
-from course.grading.plain import citations, facts_of, plain_markdown
+from course.grading.plain import citations
 
 SOLVED = """\
 from course.checks import exercise
@@ -29,9 +29,6 @@ def cite(keys):
 def twice(x):
     """Stands above an exercise."""
     return 2 * x
-
-
-# ---------------------------------------------------------------- cutting
 
 
 def test_dots_stand_where_the_learners_part_was():
@@ -90,30 +87,6 @@ def test_an_exercise_and_its_solution_need_each_other():
         copied(SOLUTION, SOLUTION.replace("10-kmax", "10-break"))
 
 
-def test_the_books_markdown_is_said_in_plain_words():
-    said = plain_markdown(
-        "```{exercise} Read a ranking\n:label: ex-00-rank\n\nWhich place?\n```\n\n"
-        "````{admonition} Where {x} departs\n:class: note\n\nIt does {cite}`a,b`.\n\n"
-        "```python\nx = 1\n```\n````\n\nSee {ref}`the table <label>` and {cite:t}`a`.\n\n"
-        "[The table](../evidence/2ad.md#all), then [Pooling](10_pooling.ipynb).\n\n"
-        "```{admonition} A proof & more\n:class: note dropdown\n\nBecause.\n```\n\n"
-        "```python\ny = '{cite}`a`'\n```",
-        cite,
-    )
-    assert said == (
-        "### Exercise: Read a ranking\n\n*00.rank: compute, easy; about 2 minutes; 2 points.*\n\n"
-        "Which place?\n\n"
-        "> **Where {x} departs**\n>\n> It does (a,b).\n>\n> ```python\n> x = 1\n> ```\n\n"
-        "See the table and (a).\n\nThe table of the book, then [Pooling](10_pooling.ipynb).\n\n"
-        "<details>\n<summary>A proof &amp; more</summary>\n\nBecause.\n\n</details>\n\n"
-        "```python\ny = '{cite}`a`'\n```"
-    )
-
-
-def test_an_exercise_says_whether_it_is_judged_by_gradients():
-    assert "gradients" in facts_of("07.score") and "gradients" not in facts_of("00.search")
-
-
 def test_citations_are_names_years_and_links(tmp_path):
     bibliography = tmp_path / "some.bib"
     bibliography.write_text(
@@ -127,19 +100,6 @@ def test_citations_are_names_years_and_links(tmp_path):
     )
     with pytest.raises(ValueError, match="four"):
         citations(bibliography)("four")
-
-
-# ---------------------------------------------------------------- whose work it is
-
-
-def test_after_a_restart_the_check_says_what_to_run_first():
-    space = {}
-    exec("def answer(x, mask, k):\n    return torch.topk(x, k).values", space)
-    message = check("10.kmax", space["answer"]).message
-    assert "name 'torch' is not defined" in message and "Run All Above" in message
-
-
-# ---------------------------------------------------------------- the notebook goes on
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Pictures are read as people see them, and nothing but pictures is opened."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
@@ -23,20 +21,20 @@ STORED = {
 
 
 @pytest.fixture
-def upright() -> Image.Image:
+def upright():
     """No two corners alike, and wider than high."""
     colours = np.array([[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [255, 255, 255]]], np.uint8)
     return Image.fromarray(colours.repeat(60, 0).repeat(80, 1))  # 160 × 120
 
 
-def difference(one: Image.Image, other: Image.Image) -> float:
+def difference(one, other):
     assert one.size == other.size and one.mode == other.mode == "RGB"
     return float(np.abs(np.asarray(one).astype(float) - np.asarray(other)).mean())
 
 
 @pytest.mark.parametrize("kind", ["jpg", "png", "webp", "tif"])
 @pytest.mark.parametrize("orientation", STORED)
-def test_a_picture_stands_upright(upright: Image.Image, tmp_path: Path, kind: str, orientation: int) -> None:
+def test_a_picture_stands_upright(upright, tmp_path, kind, orientation):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
     turn = STORED[orientation]
@@ -47,7 +45,7 @@ def test_a_picture_stands_upright(upright: Image.Image, tmp_path: Path, kind: st
     assert difference(small, upright.resize(small.size)) < 6
 
 
-def test_a_damaged_note_of_the_camera_does_no_harm(upright: Image.Image, tmp_path: Path) -> None:
+def test_a_damaged_note_of_the_camera_does_no_harm(upright, tmp_path):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
     upright.save(tmp_path / "whole.jpg", exif=exif)
@@ -57,7 +55,7 @@ def test_a_damaged_note_of_the_camera_does_no_harm(upright: Image.Image, tmp_pat
         assert difference(open_picture(tmp_path / f"{row}.jpg"), upright) < 3
 
 
-def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
+def test_sixteen_bits_are_scaled_to_eight(tmp_path):
     ramp = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
     wanted = ramp / 257
     for name in ("grey.png", "grey.tif"):
@@ -65,7 +63,7 @@ def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
         assert (np.asarray(open_picture(tmp_path / name)) == np.round(wanted)[..., None]).all()
 
 
-def test_what_is_transparent_lies_on_white(upright: Image.Image, tmp_path: Path) -> None:
+def test_what_is_transparent_lies_on_white(upright, tmp_path):
     see_through = upright.copy()
     see_through.putalpha(Image.new("L", upright.size, 0))
     half = upright.copy()
@@ -84,9 +82,7 @@ def test_what_is_transparent_lies_on_white(upright: Image.Image, tmp_path: Path)
     assert difference(open_picture(tmp_path / "opaque.png"), upright) < 1
 
 
-def test_of_an_animation_the_first_picture_is_seen_and_printers_colours_are_read(
-    upright: Image.Image, tmp_path: Path
-) -> None:
+def test_of_an_animation_the_first_picture_is_seen_and_printers_colours_are_read(upright, tmp_path):
     later = [Image.new("RGB", upright.size, colour) for colour in ("black", "white")]
     for name in ("gif", "png", "webp", "tif", "mpo"):
         upright.save(tmp_path / f"film.{name}", save_all=True, append_images=later, quality=95)
@@ -96,7 +92,7 @@ def test_of_an_animation_the_first_picture_is_seen_and_printers_colours_are_read
 
 
 @pytest.mark.parametrize("kind", ["eps", "pdf", "ppm", "tga", "ico", "jp2"])
-def test_other_kinds_of_file_stay_closed(upright: Image.Image, tmp_path: Path, kind: str) -> None:
+def test_other_kinds_of_file_stay_closed(upright, tmp_path, kind):
     upright.save(tmp_path / f"picture.{kind}")
     disguised = (tmp_path / f"picture.{kind}").rename(tmp_path / "picture.jpg")
     with pytest.raises(ValueError, match=r"picture.jpg cannot be read as a picture"):
@@ -104,9 +100,7 @@ def test_other_kinds_of_file_stay_closed(upright: Image.Image, tmp_path: Path, k
 
 
 @pytest.mark.parametrize("kind", ["jpg", "png", "webp", "bmp", "gif", "tif"])
-def test_a_damaged_picture_is_read_or_refused_in_one_sentence(
-    upright: Image.Image, tmp_path: Path, kind: str
-) -> None:
+def test_a_damaged_picture_is_read_or_refused_in_one_sentence(upright, tmp_path, kind):
     path, dice = tmp_path / f"picture.{kind}", np.random.default_rng(0)
     upright.save(path)
     good = path.read_bytes()

@@ -8,15 +8,13 @@ import torch
 from PIL import Image
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.ops.misc import FrozenBatchNorm2d
-from typer.testing import CliRunner
 
 from small import assert_resumes_with_the_same_bits
 from towers import make_photographs
-from vsecore.cli import app
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.karpathy import load_photographs
-from vsecore.data.photographs import Photographs, View
+from vsecore.data.photographs import View
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pixels import PixelEncoder
 from vsecore.recipes import Training, get
@@ -140,15 +138,6 @@ def test_evaluation_sees_the_same_pixels_each_time(data):
     assert len(pictures) == pictures.shape[0] == 8 and pictures[np.empty(0, int)].shape == (0, 3, 32, 32)
 
 
-def test_a_damaged_picture_is_named(tmp_path):
-    (tmp_path / "broken.jpg").write_bytes(b"not a picture")
-    with pytest.raises(ValueError, match=r"broken\.jpg cannot be read as a picture"):
-        Photographs([tmp_path / "broken.jpg"], View())[np.array([0])]
-    for wrong, told in (({"resize": 100}, "resize is 100"), ({"smallest_crop": 0.0}, "smallest_crop is 0.0")):
-        with pytest.raises(ValueError, match=told):
-            View(**wrong)
-
-
 def test_the_network_learns_and_its_statistics_stay(recipe, data, weights):
     from safetensors.torch import load_file
 
@@ -229,23 +218,3 @@ def test_a_run_from_pixels_resumes_with_the_same_bits_and_is_loaded_again(recipe
     run = load_run(tmp_path)
     assert run.model.image_encoder.view == recipe.view()
     assert evaluate_split(run.model, data.dev, run.tokenizer)["rsum"] == run.best["rsum"]
-
-
-def test_a_detector_is_refused():
-    with pytest.raises(ValueError, match="no detector is trained here"):
-        PixelEncoder(8, "torchvision/fasterrcnn_resnet50_fpn")
-
-
-def test_the_command_line_trains_and_evaluates_from_a_folder_of_photographs(photographs, weights, tmp_path):
-    settings = [f"--set={name}={value}" for name, value in SMALL.items()]
-    settings += [f"--set=image.encoder.weights={weights}", "--set=training.epochs=1"]
-    out = str(tmp_path / "run")
-    asked = ["train", "vsepp_pixels_gru", *settings]
-    for command in (
-        [*asked, "--data", str(photographs), "--out", out, "--device", "cpu"],
-        ["evaluate", out, "--data", str(photographs)],
-    ):
-        result = CliRunner().invoke(app, command, catch_exceptions=False)
-        assert result.exit_code == 0 and "rsum" in result.output, result.output
-    with pytest.raises(ValueError, match="--data is scenes, and this recipe reads pixels: name a folder"):
-        CliRunner().invoke(app, asked, catch_exceptions=False)

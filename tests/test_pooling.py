@@ -26,7 +26,6 @@ from vsecore.pooling import (
     SoftPool,
     build_pool,
     sort_descending,
-    sorting,
 )
 
 DIM = 6  # width of everything here
@@ -69,7 +68,6 @@ def each(*names):
 
 
 def results(pool, x, mask=None):
-    """Everything that a pooler returns: vectors or sets, and what losses read besides."""
     pooled = pool(x, mask)
     return [pooled] if isinstance(pooled, torch.Tensor) else [pooled[0], *pooled[1].values()]
 
@@ -77,9 +75,6 @@ def results(pool, x, mask=None):
 def close(ones, others, **near):
     for one, other in zip(ones, others, strict=True):
         torch.testing.assert_close(one, other, **near)
-
-
-# What is asked of pools alone.
 
 
 @each()
@@ -115,11 +110,7 @@ def test_needs_no_memory_to_be_tried_and_takes_any_width(name, options):
         assert len(vectors) == 2 and vectors.shape[-1] == 1
 
 
-# Counting and weighing, set by set and without padding.
-
-
 def real_sets(x, mask):
-    """The real elements of each set, (n, D)."""
     return [elements[real] for elements, real in zip(x, mask, strict=True)]
 
 
@@ -213,9 +204,6 @@ def test_begins_as_the_mean(kind):
     torch.testing.assert_close(kind(DIM).double()(x, mask), MeanPool()(x, mask))
 
 
-# AdPool.
-
-
 @each("adpool")
 def test_adaptive_pooling_is_its_equations_and_tells_its_weights(name, options):
     pool, (x, mask) = make(name, **options), batch()
@@ -285,9 +273,6 @@ def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
     assert AdPool(DIM, token_share=0.25).state_dict().keys() == {"token.weight"}  # what is given is no weight
 
 
-# GPO.
-
-
 @pytest.mark.parametrize(("rows", "places"), [(1, 1), (1, 6), (3, 9), (12, 9)])
 def test_the_generalized_pool_agrees_with_packed_places(rows, places):
     """A set's weights as the released code finds them: places packed by their number, read both ways."""
@@ -314,9 +299,6 @@ def test_the_generalized_pool_agrees_with_packed_places(rows, places):
     torch.testing.assert_close(pool(x, mask), torch.stack(pooled))
 
 
-# Reading in order.
-
-
 def test_recurrent_pools_agree_with_packed_elements():
     pool, one_way, (x, mask) = make("seq2seq"), make("gru_last"), batch()
     both = nn.GRU(DIM, DIM, batch_first=True, bidirectional=True).double()
@@ -337,18 +319,3 @@ def test_the_first_and_the_last_element_are_real_ones():
         expected = torch.stack([rows[real][place] for rows, real in zip(x, mask, strict=True)])
         assert torch.equal(pool(x, mask), expected)
         assert torch.equal(pool(x), x[:, place])
-
-
-@each("kmax", "gpo", "adpool")
-def test_sorting_another_way_changes_nothing(name, options, monkeypatch):
-    pool, (x, mask) = make(name, **options).float(), batch(rows=8, dtype=torch.float32)
-    expected = pool(x, mask)
-    monkeypatch.setattr(sorting, "numpy_sorts", lambda x: False)
-    torch.testing.assert_close(pool(x, mask), expected)
-
-
-def test_build_pool_builds_by_name_and_refuses_a_width_that_is_none():
-    assert repr(build_pool("kmax", 8, k=5)) == "KMaxPool(k=5)"
-    for dim in (0, 2.5, True):
-        with pytest.raises(ValueError, match="dim"):
-            build_pool("mean", dim)

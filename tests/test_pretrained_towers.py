@@ -1,6 +1,5 @@
 """CLIP and SigLIP as encoders, against transformers' own outputs; their losses; zero-shot and trained."""
 
-import json
 import shutil
 
 import numpy as np
@@ -8,18 +7,14 @@ import pytest
 import torch
 from PIL import Image
 from torch.nn.functional import cross_entropy, normalize
-from typer.testing import CliRunner
 
 from small import assert_resumes_with_the_same_bits
 from steps import step_of_scores
 from towers import make_photographs, make_towers
-from vsecore.cli import app
 from vsecore.data.karpathy import load_photographs
 from vsecore.data.words import TokenizedCaptions
-from vsecore.encoders.pretrained_towers import read_vision_config
-from vsecore.evaluation import evaluate
 from vsecore.recipes import get
-from vsecore.training import System, evaluate_split, load_run, score_split
+from vsecore.training import System, evaluate_split, load_run
 
 KINDS = ("clip", "siglip")
 CAPTIONS = ["a red dog", "A big blue square picture of a small cat", "dark"]
@@ -130,25 +125,6 @@ def test_training_further_resumes_with_the_same_bits_and_needs_no_folder_afterwa
     assert evaluate_split(run.model, data.dev, run.tokenizer)["rsum"] == run.best["rsum"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_command_line_evaluates_towers_as_they_are(folders, kind, photographs, tmp_path):
-    folder, model = folders[kind]
-    asked = ["evaluate", str(folder), "--data", str(photographs), "--record", str(tmp_path / "records")]
-    told = CliRunner().invoke(app, asked, catch_exceptions=False)
-    assert told.exit_code == 0, told.output
-    (path,) = (tmp_path / "records").rglob("*.json")
-    recipe, tokenizer, mine = built(folder)
-    data = load_photographs(photographs, recipe.view())
-    pictures = [Image.open(file).convert("RGB") for file in data.test.pictures.files]
-    seen, words = processed(folder, kind, pictures, data.test.captions)
-    with torch.no_grad():
-        wanted = model(**seen, **words)
-    wanted = normalize(wanted.image_embeds) @ normalize(wanted.text_embeds).T
-    torch.testing.assert_close(score_split(mine, data.test, tokenizer), wanted, atol=1e-5, rtol=1e-4)
-    rsum = evaluate(wanted, data.test.owner)["rsum"]
-    assert json.loads(path.read_text())["metrics"]["rsum"] == pytest.approx(rsum)
-
-
 @pytest.mark.parametrize("name", ["clip_base_patch32", "siglip_base_patch16"])
 def test_a_model_that_cannot_be_had_is_told_with_the_folder_to_get(name, monkeypatch):
     import huggingface_hub
@@ -180,17 +156,6 @@ def test_a_folder_that_lacks_a_file_or_belongs_to_another_model_is_told(folders,
     recipe = get(str(folder)).override({"dim": 8})
     with pytest.raises(ValueError, match=r"dim is 8.*set dim to 12"):
         recipe.build(3, recipe.tokenizer(CAPTIONS))
-
-
-def test_older_and_newer_processor_files_say_the_same(folders, tmp_path):
-    told = {"size": 32, "crop_size": 32, "resample": 3, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
-    old = read_vision_config(tmp_path, "clip", 0.9, False)
-    (tmp_path / "preprocessor_config.json").unlink()
-    new = told | {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
-    (tmp_path / "processor_config.json").write_text(json.dumps({"image_processor": new}))
-    assert read_vision_config(tmp_path, "clip", 0.9, False) == old
-    assert (old.view.side, old.view.resize, old.mean) == (32, 32, (0.5, 0.5, 0.5))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -44,14 +44,6 @@ def test_what_is_kept_is_read_and_what_is_not_stays_near_chance(monkeypatch, dat
         assert found[probe_metric(kept)] > 99 and 40 < found[probe_metric(other)] < 70
 
 
-def test_a_caption_names_what_its_form_says(data):
-    captions = captions_of(data.train)
-    facts = facts_of(captions)
-    nouns = {entity.noun for entity in captions[0].form.entities}
-    assert {noun for noun, named in facts["noun"].items() if named[0]} == nouns
-    assert all(named.shape == (len(captions),) for fact in FACTS for named in facts[fact].values())
-
-
 def test_only_scenes_and_single_vectors_are_probed(monkeypatch, data):
     assert knows(monkeypatch, data, ["colour"], sets=True) == {}
     for other in (

@@ -99,9 +99,6 @@ def test_triplet_and_info_nce_agree_with_the_loops(seed, ties, number):
     assert float(info_nce(scores, number, positives)) == pytest.approx(expected)
 
 
-# Triplet and InfoNCE.
-
-
 @each_loss
 def test_the_diagonal_is_what_belongs_together_unless_told(loss):
     scores, _ = batch(0, columns=4)
@@ -142,9 +139,6 @@ def test_info_nce_stays_finite_at_any_temperature(temperature):
     assert loss.isfinite() and scores.grad.isfinite().all()
 
 
-# Learned scales.
-
-
 def test_the_sigmoid_loss_agrees_with_the_double_loop():
     scores, positives = batch(0, rows=2, columns=4)
     signed = torch.where(positives, 1.0, -1.0) * (7.0 * scores - 2.0)
@@ -161,9 +155,6 @@ def test_the_scale_is_never_used_above_its_most():
     torch.testing.assert_close(loss(step_of_scores(scores)), info_nce(scores, 1 / 60))
     with pytest.raises(ValueError, match="scale is"):
         ScaledInfoNCE(scale=200.0)
-
-
-# AdOpt.
 
 
 def k_by_loop(scores, positives, rule):

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 import vsecore
+from coco import make_album
 from test_cli import SMALL, run
 from test_cli import complaint as complaint
 from vsecore.data.files import cache_folder
@@ -42,8 +43,7 @@ def fresh(monkeypatch):
 
 
 @pytest.fixture
-def place(make_album, tmp_path, monkeypatch):
-    """A folder as README's examples have it."""
+def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
     album = make_album(Path("photos"), train=28, restval=2)
@@ -134,16 +134,3 @@ def test_a_run_from_somebody_else_imports_nothing_that_its_user_did_not_name(pla
     assert "has changed" in complaint("evaluate", "runs/own", *data)
     Path("parts.py").unlink()
     assert "which was" in complaint("evaluate", "runs/own", *data)
-
-
-def test_a_file_without_parts_and_an_encoder_without_reads_are_named(place, fresh, complaint):
-    Path("empty.py").write_text("x = 1\n")
-    assert "registers no part" in complaint("train", "vsepp_grid_gru", "--parts", "empty.py")
-    assert "nowhere.py" in complaint("train", "vsepp_grid_gru", "--parts", "nowhere.py")
-    Path("parts.py").write_text(
-        "from vsecore.encoders import IMAGE_ENCODERS, ImageEncoder\n"
-        "class Silent(ImageEncoder): pass\n"
-        "IMAGE_ENCODERS.register('silent', Silent)\n"
-    )
-    said = complaint("train", "vsepp_grid_gru", "--parts", "parts.py", "--set", "image.encoder=silent")
-    assert "silent" in said and "reads" in said and "'grid'" in said and "choose a recipe" not in said

@@ -45,9 +45,6 @@ def tokens(rows=3, count=5):
     return torch.randint(1, 30, (rows, count), generator=generator), elements(rows, count)[1]
 
 
-# The formula of a block.
-
-
 def test_the_printed_block_adds_what_it_was_given_and_the_usual_one_is_torchs():
     x, mask = elements()
     printed, usual = (trained(Block(DIM, HEADS, 5, 0.0, printed_residual=form)) for form in (True, False))
@@ -87,9 +84,6 @@ def test_blocks_follow_each_other():
         model(elements(count=8)[0])
 
 
-# Order.
-
-
 def test_a_bag_of_words_forgets_their_order():
     vocabulary = Vocabulary(["blue", "sky", "and", "green", "grass"])
     differ = {}
@@ -100,9 +94,6 @@ def test_a_bag_of_words_forgets_their_order():
         one, other = model.encode_captions(words, mask).vectors
         differ[variant] = bool((one - other).norm() > 1e-4)
     assert differ == {"": True, "+mean_words": False, "+without_positions": False}
-
-
-# Random left padding.
 
 
 def test_padding_in_front_is_a_later_start(monkeypatch):
@@ -143,9 +134,6 @@ def test_a_long_caption_is_cut():
     torch.testing.assert_close(cut[real], encoder(words[:, :4], mask[:, :4])[0][real], **exactly)
 
 
-# The learned element in front, and attention maps.
-
-
 def test_the_learned_element_stands_in_front_and_gathers_the_others():
     model, (x, mask) = reasoner(cls=True, positions=5), elements()
     out, longer = model(x.requires_grad_(), mask)
@@ -184,9 +172,6 @@ def test_attention_maps_of_words_rebuild_what_the_first_block_returns():
     torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
 
 
-# VSRN's region graph.
-
-
 @pytest.mark.parametrize("released", [False, True])
 def test_the_region_graph_is_its_formula(released):
     x, mask = elements()
@@ -220,8 +205,6 @@ def test_the_region_graph_starts_as_the_identity_and_leaves_it(training):
         assert not layer.theta.weight.grad.any()  # until batch normalisation lets it through
     assert not torch.equal(graph.layers[0].theta.weight, graph.layers[1].theta.weight)
 
-
-# Systems.
 
 SMALL = {"dim": 32, "training__learning_rate": 1e-3, "training__batch_size": 20, "training__epochs": 1}
 NAMES = [

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from steps import step_of_scores
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
 from vsecore.encoders.reasoning import REASONERS
-from vsecore.losses import LOSSES, adopt, info_nce, triplet
+from vsecore.losses import LOSSES
 from vsecore.pooling import GPO, POOLS
 from vsecore.recipes import RECIPES, VARIANTS, FirstRound, Part, Recipe, get
-from vsecore.recipes.written import read_work
-from vsecore.similarity import SIMILARITIES, Similarity
+from vsecore.similarity import SIMILARITIES
 
 VOCABULARY = Vocabulary([f"w{i}" for i in range(10)])
 SMALL = {"dim": 8, "text.encoder.word_dim": 4}
@@ -50,28 +48,20 @@ def test_override_reads_text_as_the_field_wants_it():
     [
         ({"training.epoch": 3}, r"'training\.epoch' is unknown: did you mean training\.epochs"),
         ({"image..pool": "max"}, r"did you mean image\.pool"),
-        ({"training.epochs.x": 3}, r"unknown.*training\.epochs"),
         ({"losses.adopt.margin": 3}, r"unknown.*losses\.triplet"),
         ({"first_round.texts": 3}, r"first_round\.texts' is unknown"),
         ({"training.epochs": "2.5"}, r"training\.epochs is 2\.5"),
-        ({"training.epochs": True}, r"training\.epochs is True"),
-        ({"training.batch_size": 1}, r"training\.batch_size is 1"),
-        ({"training": "short"}, "training is 'short'"),
         ({"image.element_drop": 1}, r"image\.element_drop is 1"),
-        ({"image.pool": 5}, r"image\.pool"),
         ({"image.pool": None}, r"image\.pool is missing"),
         ({"image.pool.weight": 2}, r"image\.pool\.weight is 2"),
         ({"losses": "hinge"}, "'hinge' is unknown: there are .*triplet"),
-        ({"losses": []}, r"losses are \[\]"),
         ({"losses": ["triplet", "triplet"]}, "losses are .*twice"),
         ({"losses": [{"name": "triplet", "colour": "red"}]}, r"losses\[0\].*colour"),
         ({"losses.triplet.margin": "wide"}, "margin of loss 'triplet' is 'wide'"),
         ({"losses.triplet.margin": "NaN"}, "margin of loss 'triplet' is 'NaN'"),
-        ({"losses.triplet.margin": "1e999"}, "margin of loss 'triplet' is '1e999'"),
         ({"losses.triplet.margin": -0.1}, "margin of loss 'triplet' is -0.1"),
         ({"losses.triplet.margin": float("nan")}, "JSON cannot express"),
         ({"losses": "offline_triplet", "training.batches": "pictures"}, r"training\.batches is 'pictures'"),
-        ({"first_round": 3}, "first_round is 3"),
         ({"first_round": FirstRound()}, "first_round is set"),
     ],
 )
@@ -114,16 +104,6 @@ def test_the_order_of_changes_does_not_matter():
     assert one.text.encoder == Part("bert", {"weights": "minilm"})
     assert one.image.pool == Part("kmax", {"k": 3})
     assert one.override({"image.pool": "mean"}).image.pool.options == {}
-
-
-def test_a_variant_changes_what_it_names_and_can_be_built():
-    scale = {"training.learning_rate": 2e-3}
-    for variant, changes in read_work("two_ad")[1].items():
-        plain, changed = get("2ad_grid_gru", scale), get(f"2ad_grid_gru+{variant}", scale)
-        assert changed == dataclasses.replace(plain.override(changes), name=f"2ad_grid_gru+{variant}")
-        assert changed.hash() != plain.hash() and changed.training == plain.training
-        model = changed.override(SMALL).build(6, VOCABULARY)
-        assert model.encode_pictures(torch.randn(2, 4, 6)).vectors.shape == (2, 8)
 
 
 def test_variants_follow_each_other_and_later_ones_win():
@@ -234,56 +214,6 @@ def test_from_one_seed_the_pool_makes_no_difference_to_the_encoders():
         encoders = (model.image_encoder, model.text_encoder)
         weights.append(torch.cat([x.flatten() for part in encoders for x in part.parameters()]))
     assert torch.equal(weights[0], weights[1]) and torch.equal(weights[0], weights[2])
-
-
-def test_vectors_that_do_not_fit_say_which_setting_would():
-    recipe = get("vsepp_grid_gru").override({"dim": 6})
-    with pytest.raises(ValueError, match=r"got \(14, 50\): set text\.encoder\.word_dim"):
-        recipe.build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 50))
-    with pytest.raises(ValueError, match="leave them out"):
-        get("vsepp_grid_bert").build(7, VOCABULARY, torch.zeros(len(VOCABULARY), 300))
-
-
-def test_the_variants_of_2ads_loss_are_what_they_say():
-    scores, pairs = 0.3 * torch.rand(150, 150, generator=torch.Generator().manual_seed(0)), torch.eye(150) > 0
-    wanted = {f"negatives_{k}": adopt(scores, margin=0.2, negatives=k) for k in (1, 4, 16, 64, 127)}
-    wanted |= {
-        "printed_rule": adopt(scores, rule="printed", margin=0.2),
-        "as_printed": adopt(scores, rule="printed", positive_in_denominator=False),
-        "without_margin": adopt(scores),
-        "info_nce": info_nce(scores),
-        "without_adopt": triplet(scores),
-        "max_violation": triplet(scores, hardest=False),  # in the first epoch
-    }
-    for variant, loss in wanted.items():
-        (part,) = get(f"2ad_grid_gru+{variant}").losses
-        found = LOSSES.build(part.name, part.options)(step_of_scores(scores, pairs))
-        torch.testing.assert_close(found, loss, msg=variant)
-
-
-def test_a_similarity_must_say_what_it_compares(monkeypatch):
-    class Silent(Similarity):
-        def forward(self, v, t):
-            return v.vectors @ t.vectors.mT
-
-    monkeypatch.setitem(SIMILARITIES._entries, "silent", Silent)
-    with pytest.raises(ValueError, match=r"similarity 'silent' does not say what it compares.*reads"):
-        get("vsepp_grid_gru").override({"similarity": "silent"})
-
-
-@pytest.mark.parametrize("name", ["aoq_vsepp_region_gru", "aoq_vsrn_region", "aoq_scan_grid_gru"])
-def test_a_variant_of_aoq_changes_the_loss_or_the_rounds_and_nothing_else(name):
-    plain = get(name)
-    for variant, changes in read_work("aoq")[1].items():
-        if plain.first_round is None and any(field.startswith("first_round.") for field in changes):
-            with pytest.raises(ValueError, match=r"first_round\."):
-                get(f"{name}+{variant}")
-            continue
-        changed = get(f"{name}+{variant}")
-        same = {"name": name, "losses": plain.losses, "first_round": plain.first_round}
-        assert dataclasses.replace(changed, **same) == plain
-        assert changed.losses[1:] == plain.losses[1:]
-        assert changed.learns_offline is (variant != "online")
 
 
 def test_without_offline_negatives_there_is_the_first_round_alone():

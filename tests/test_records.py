@@ -103,8 +103,6 @@ def test_find_picks_by_value(tmp_path):
         find(tmp_path / "nowhere")
 
 
-# ---------------------------------------------------------------- what papers report
-
 PUBLISHED = records.published()
 COLLECTIONS = {
     "coco, mean of five folds of 1,000 test pictures",

@@ -1,14 +1,11 @@
 """Drawn numbers in the shape of a collection: they are what they say, read or written, and can be learned."""
 
 import json
-import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from small import recipe, train
 from vsecore.cli import app
 from vsecore.data.rehearsal import COMMON, PICTURES, WORDS, Shape, rehearsal, write_rehearsal
 
@@ -57,20 +54,6 @@ def test_what_is_written_is_what_is_drawn(tmp_path):
         ours, theirs = getattr(written, name), getattr(drawn, name)
         assert (ours.pictures[np.arange(len(ours))] == theirs.pictures[np.arange(len(ours))]).all()
         assert ours.captions == theirs.captions and ours.picture_ids == theirs.picture_ids
-
-
-def test_a_full_disk_is_told_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(OSError, match="folder"):
-        write_rehearsal(tmp_path / "folder", SMALL)
-    assert not list((tmp_path / "folder").glob("*_ims.npy"))
-
-
-def test_it_can_be_learned():
-    shape = Shape({"train": 200, "dev": 40, "test": 40}, "region", 6, 64)
-    learner = recipe("vsepp_region_gru", dim=32, training__epochs=6, training__batch_size=40)
-    history = train(learner, rehearsal(shape)).history
-    assert history[-1]["loss"] < 0.8 * history[0]["loss"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from PIL import Image
 import vsecore
 from small import recipe, train
 from towers import make_extracted, make_towers
-from vsecore import retriever
 from vsecore.data.features import open_precomp
 from vsecore.data.picture_files import open_picture
 from vsecore.recipes import get
@@ -21,7 +20,6 @@ SENTENCES = ["a dog", "two red dogs and a cat on the beach", "a"]
 
 @pytest.fixture(scope="module")
 def album(tmp_path_factory):
-    """Photographs, and the features of their cells."""
     return make_extracted(tmp_path_factory.mktemp("album"))
 
 
@@ -74,19 +72,6 @@ def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same
     noted, named = vsecore.load(tmp_path), vsecore.load(tmp_path, features=album / "features")
     assert torch.equal(*(one.encode_images([album / "3.png"]).vectors for one in (noted, named)))
     assert noted.source == named.source
-
-
-def test_sentences_do_not_need_the_network_that_looks_at_pictures(album, tmp_path, monkeypatch):
-    train(recipe(training__epochs=1), open_precomp(album / "features"), folder=tmp_path)
-
-    def missing(*_):
-        raise FileNotFoundError("no weights")
-
-    monkeypatch.setattr(retriever, "find_backbone", missing)
-    model = vsecore.load(tmp_path, features=album / "features")
-    assert model.encode_texts(SENTENCES).vectors.shape == (3, 16)
-    with pytest.raises(FileNotFoundError, match="no weights"):
-        model.encode_images([album / "3.png"])
 
 
 def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from small import (
     assert_same_run,
     recipe,
     small_data,
-    small_split,
     some_negatives,
     start,
     start_two,
@@ -24,7 +22,6 @@ from small import (
     train,
 )
 from vsecore import mining
-from vsecore.data.files import locked
 from vsecore.experiments.recording import known_beforehand
 from vsecore.mining.folder import MiningState
 from vsecore.model import VSE
@@ -46,7 +43,6 @@ def in_rounds(name=SYSTEM, data=None, changes=None, **options):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A training that nothing has stopped, and its folder."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     return in_rounds(folder=folder), folder
 
@@ -70,10 +66,6 @@ def test_the_second_round_learns_from_what_the_first_has_mined(whole):
     assert first.history != second.history
     assert run.data["negatives"] == second.data["negatives"]
     assert load_run(folder).recipe == chosen
-
-
-def test_nothing_is_written_without_a_folder_and_the_bits_are_the_same(whole):
-    assert_same_run(in_rounds(), whole[0])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +102,6 @@ HALF_MINED = 3  # pictures, fewer than each caption gets
 
 
 def killed_worker(place, folder):
-    """What the process that is killed runs: it dies at once and cannot tidy up."""
 
     def die(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -165,24 +156,6 @@ def test_a_training_goes_on_only_as_what_it_was(whole, changes, field):
         in_rounds(folder=whole[1], resume=True, changes=changes)
 
 
-def test_another_run_is_refused_before_the_first_round(tmp_path):
-    train(folder=tmp_path)
-    steps = []
-    with pytest.raises(ValueError, match="holds another run"):
-        in_rounds(folder=tmp_path, resume=True, first_callback=lambda event: steps.append(event))
-    assert not steps and not (tmp_path / "first_round").exists()
-
-
-def test_a_second_training_in_the_same_folder_is_refused_in_the_first_round_too(tmp_path):
-    def look(event):
-        with pytest.raises(BlockingIOError), locked(tmp_path, "is training in", wait=False):
-            pass
-        raise StopError
-
-    with pytest.raises(StopError):
-        in_rounds(folder=tmp_path, first_callback=look)
-
-
 def test_a_recipe_without_a_first_round_is_trained_once(tmp_path):
     assert_same_run(fit_in_rounds(recipe(), small_data(), device="cpu", folder=tmp_path), train())
     assert not (tmp_path / "first_round").exists()
@@ -198,25 +171,6 @@ def test_a_teachers_negatives_take_the_place_of_the_first_round(tmp_path):
     assert_same_run(run, train(run.recipe, data, negatives=negatives))
 
 
-def test_the_training_split_is_mined(monkeypatch):
-    data = replace(small_data(), train=small_split("train", 20, seed=1))
-    seen = []
-    monkeypatch.setattr(
-        rounds, "mine", lambda _, split, *rest, **__: seen.append(split) or some_negatives(data)
-    )
-    in_rounds(data=data, changes={"training.epochs": 1})
-    assert seen == [data.train]
-
-
-def test_a_training_begins_with_the_weights_that_it_is_given():
-    chosen = recipe(training__epochs=1, training__learning_rate=1e-9)
-    begun = {name: weight + 0.1 for name, weight in train(chosen).model.state_dict().items()}
-    run = train(chosen, weights=begun, seconds=5.0)
-    for name, weight in run.model.state_dict().items():
-        torch.testing.assert_close(weight, begun[name], atol=1e-6, rtol=0)
-    assert run.timings["seconds"] > 5
-
-
 def test_fine_tuning_goes_on_with_the_weights_of_the_first_round(tmp_path):
     tuned = {"first_round.keeps_weights": True, "training.learning_rate": 1e-9}
     run = in_rounds(changes=tuned | {"training.epochs": 1}, folder=tmp_path)
@@ -229,12 +183,6 @@ def test_fine_tuning_goes_on_with_the_weights_of_the_first_round(tmp_path):
         in_rounds(changes=tuned, negatives=some_negatives(small_data()))
 
 
-@pytest.mark.parametrize("name", [SYSTEM, "aoq_scan_grid_gru"])
-def test_a_recipe_that_needs_negatives_says_so(name):
-    with pytest.raises(ValueError, match="learns from offline negatives, and none"):
-        train(get(name).override(SMALL))
-
-
 @pytest.mark.parametrize("name", ["aoq_vsepp_grid_gru", "aoq_vsrn_grid+small_decoder", "aoq_scan_grid_gru"])
 def test_each_system_learns_in_the_second_round(name):
     options = {"negatives": some_negatives(small_data())} if "scan" in name else {}
@@ -243,7 +191,6 @@ def test_each_system_learns_in_the_second_round(name):
 
 
 def distributed_worker(out):
-    """What each process runs; the first leaves its history in a file."""
     run = in_rounds(folder=Path(out) / "run" if "RANK" in os.environ else None)
     told = {"losses": [entry["loss"] for entry in run.history], "negatives": run.data["negatives"]}
     (Path(out) / f"{os.environ.get('RANK', 'alone')}.json").write_text(json.dumps(told))

@@ -1,12 +1,9 @@
 """Sentences of the embedded world: every one is true, says what its form says, and can be read back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,17 +11,17 @@ import numpy as np
 import pytest
 
 from vsecore.scenes import grammar
-from vsecore.scenes.facts import PLACES, RELATIONS, Scene, Thing
+from vsecore.scenes.facts import Scene, Thing
 from vsecore.scenes.language import Caption, describe, known_words, parse
-from vsecore.scenes.layout import CATALOGUE, Dice, invent, mirror_relation
-from vsecore.scenes.truth import NOUNS, STATES, Entity, Form, holds, relevance
+from vsecore.scenes.layout import Dice, invent
+from vsecore.scenes.truth import Entity, Form, holds, relevance
 from vsecore.typed import from_json
 
 BOX = (0, 0, 10, 10)
 DOG, GIRL, TREE, BENCH, HOUSE, KITE = map(Entity, ("dog", "girl", "tree", "bench", "house", "kite"))
 
 
-def thing(kind: str, colour: str = "red", size: str | None = None, facing: str | None = None) -> Thing:
+def thing(kind, colour="red", size=None, facing=None):
     return Thing(kind, colour, size, facing, BOX, 0)
 
 
@@ -70,18 +67,15 @@ LAKE = Scene(
 
 
 @pytest.fixture(scope="module")
-def scenes() -> list[Scene]:
+def scenes():
     return [invent(7, index) for index in range(1000)]
 
 
 @pytest.fixture(scope="module")
-def captions(scenes: list[Scene]) -> list[Caption]:
+def captions(scenes):
     return [
         caption for row, scene in enumerate(scenes) for caption in describe(scene, Dice(f"captions {row}"))
     ]
-
-
-# --- what is true ---------------------------------------------------------------------------------
 
 
 CLAIMS = """
@@ -137,7 +131,7 @@ BEACH False: a girl, number 417
 """
 
 
-def claims() -> Iterator[tuple[str, Scene, bool]]:
+def claims():
     """The sentences of `CLAIMS`, each with its scene and whether it is true of it."""
     for line in CLAIMS.strip().splitlines():
         if not line.startswith("#"):
@@ -147,11 +141,11 @@ def claims() -> Iterator[tuple[str, Scene, bool]]:
 
 
 @pytest.mark.parametrize(("sentence", "scene", "true"), list(claims()))
-def test_holds(sentence: str, scene: Scene, true: bool) -> None:
+def test_holds(sentence, scene, true):
     assert holds(parse(sentence), scene) is true
 
 
-def test_injective_search_goes_back_on_a_first_choice() -> None:
+def test_injective_search_goes_back_on_a_first_choice():
     # "an animal" must not take the dog, although the dog comes first
     form = Form(entities=(Entity("animal"), DOG))
     assert holds(form, BEACH)
@@ -159,20 +153,20 @@ def test_injective_search_goes_back_on_a_first_choice() -> None:
 
 
 @pytest.mark.parametrize("ambiguity", [None, 0.0, 0.9])
-def test_every_caption_is_true_of_its_own_scene(scenes: list[Scene], ambiguity: float | None) -> None:
+def test_every_caption_is_true_of_its_own_scene(scenes, ambiguity):
     for row, scene in enumerate(scenes):
         for caption in describe(scene, Dice(f"truth {row}"), ambiguity):
             assert holds(caption.form, scene), caption.text
 
 
-def test_relevance_agrees_with_the_double_loop(scenes: list[Scene], captions: list[Caption]) -> None:
+def test_relevance_agrees_with_the_double_loop(scenes, captions):
     some = [*captions[:300:3], *(Caption(text, parse(text), "") for text in ("two cars", "a beach", "a dog"))]
     few = scenes[:60]
     expected = [[holds(caption.form, scene) for scene in few] for caption in some]
     assert np.array_equal(relevance(some, few), np.array(expected))
 
 
-def test_relevance_knows_places_marks_states_and_empty_lists() -> None:
+def test_relevance_knows_places_marks_states_and_empty_lists():
     queries = [
         Caption(text, parse(text), "") for text in ("a bird flying", "a woman, number 417", "the beach")
     ]
@@ -185,7 +179,7 @@ def test_relevance_knows_places_marks_states_and_empty_lists() -> None:
     assert relevance(queries, []).shape == (3, 0)
 
 
-def test_relevance_wants_one_thing_to_do_all_that_is_said_of_it() -> None:
+def test_relevance_wants_one_thing_to_do_all_that_is_said_of_it():
     girls = (thing("girl"), thing("girl"), thing("dog"), thing("bench"))
     apart = Scene("park", girls, (("beside", 0, 2), ("beside", 1, 3)))
     both = Scene("park", girls, (("beside", 0, 2), ("beside", 0, 3), ("beside", 1, 2)))
@@ -196,16 +190,13 @@ def test_relevance_wants_one_thing_to_do_all_that_is_said_of_it() -> None:
     assert relevance(queries, [apart, both]).tolist() == [[False, True], [False, True], [True, True]]
 
 
-def test_there_are_false_negatives_to_find(scenes: list[Scene], captions: list[Caption]) -> None:
+def test_there_are_false_negatives_to_find(scenes, captions):
     true = relevance(captions, scenes)
     assert true[np.arange(5000), np.arange(5000) // 5].all()
     assert true.sum() > 2 * 5000
 
 
-# --- forms ----------------------------------------------------------------------------------------
-
-
-def test_a_form_survives_json(captions: list[Caption]) -> None:
+def test_a_form_survives_json(captions):
     for caption in captions[:500]:
         assert from_json("a form", json.dumps(caption.form.to_dict()), Form) == caption.form
 
@@ -222,43 +213,24 @@ def test_a_form_survives_json(captions: list[Caption]) -> None:
         ({"entities": [{"noun": "dog"}], "relations": [["beside", 0]]}, "relations"),
     ],
 )
-def test_a_form_that_could_never_be_judged_is_refused(said: dict, named: str) -> None:
+def test_a_form_that_could_never_be_judged_is_refused(said, named):
     with pytest.raises(ValueError, match=named):
         from_json("a form", json.dumps(said), Form)
 
 
-def test_equal_claims_in_another_order_are_equal_forms() -> None:
+def test_equal_claims_in_another_order_are_equal_forms():
     one = Form(None, (DOG, GIRL), (("left of", 0, 1), ("beside", 0, 1)))
     assert one == Form(None, (DOG, GIRL), (("beside", 0, 1), ("left of", 0, 1), ("beside", 0, 1)))
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def test_each_kind_noun_and_relation_has_words() -> None:
-    assert set(grammar.NOUN_WORDS) == set(NOUNS)
-    assert set(CATALOGUE) <= set(grammar.NOUN_WORDS)
-    assert set(CATALOGUE) == set(grammar.POSTURES)
-    for table in (grammar.PLACE_PHRASES, grammar.PLACE_SCENES):
-        assert set(table) == set(PLACES)
-    spoken = {relation for relation, swapped in grammar.PREPOSITIONS if not swapped} | {
-        verb.relation for verb in grammar.VERBS
-    }
-    assert spoken == set(RELATIONS)
-    for kind, verbs in grammar.POSTURES.items():
-        for verb in verbs:
-            state = grammar.STATE_OF_VERB.get(verb)
-            assert state is None or kind in STATES[state], (kind, verb)
-
-
-def test_every_caption_has_4_to_18_words(captions: list[Caption]) -> None:
+def test_every_caption_has_4_to_18_words(captions):
     lengths = Counter(len(caption.text.split()) for caption in captions)
     assert min(lengths) >= 4
     assert max(lengths) <= 18
     assert len(lengths) > 10
 
 
-def test_articles_agree(captions: list[Caption]) -> None:
+def test_articles_agree(captions):
     for caption in captions:
         text = caption.text.lower()
         assert not re.search(r"\ba [aeiou]", text), caption.text
@@ -268,7 +240,7 @@ def test_articles_agree(captions: list[Caption]) -> None:
         assert "  " not in text
 
 
-def test_numbers_and_verbs_agree(captions: list[Caption]) -> None:
+def test_numbers_and_verbs_agree(captions):
     """No "two dog", "a dogs", "two dogs stands", "a dog stand", "there is two"."""
     spelled = [forms for words in grammar.NOUN_WORDS.values() for forms in words if forms[0] != forms[1]]
     one, many = ("|".join(sorted(words, key=len, reverse=True)) for words in zip(*spelled, strict=True))
@@ -289,20 +261,7 @@ def test_numbers_and_verbs_agree(captions: list[Caption]) -> None:
         assert not wrong.search(caption.text.lower()), caption.text
 
 
-def test_her_and_his_are_of_women_and_men(captions: list[Caption]) -> None:
-    owned = [caption.text.lower() for caption in captions if re.search(r"\b(her|his)\b", caption.text)]
-    assert len(owned) > 10
-    for text in owned:
-        before = re.split(r"\b(?:her|his)\b", text)[0]
-        people = re.findall(r"\b(girl|woman|lady|boy|man)\b", before)
-        assert people, text
-        assert (people[-1] in ("girl", "woman", "lady")) == bool(re.search(r"\bher\b", text)), text
-
-
-# --- knobs ----------------------------------------------------------------------------------------
-
-
-def test_more_ambiguity_makes_more_scenes_fit(scenes: list[Scene]) -> None:
+def test_more_ambiguity_makes_more_scenes_fit(scenes):
     some = scenes[:250]
     fitting = []
     for level in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -318,27 +277,7 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes: list[Scene]) -> None:
             describe(BEACH, Dice("a"), ambiguity)
 
 
-def test_captions_can_be_told_to_be_false_of_a_twin(scenes: list[Scene]) -> None:
-    told = 0
-    for row, scene in enumerate(scenes[:60]):
-        try:
-            twin = mirror_relation(scene, Dice(f"twin {row}"))
-            captions = describe(scene, Dice(f"told {row}"), unlike=twin)
-        except ValueError:
-            continue
-        told += 1
-        for caption in captions:
-            assert caption.form.relations, caption.text
-            assert holds(caption.form, scene), caption.text
-            assert not holds(caption.form, twin), caption.text
-            assert not holds(replace(caption.form, place=None), twin), caption.text
-            assert parse(caption.text) == caption.form
-    assert told > 50
-    with pytest.raises(ValueError, match="unlike"):
-        describe(BEACH, Dice("a"), unlike=BEACH)
-
-
-def test_a_mark_is_named_by_every_caption() -> None:
+def test_a_mark_is_named_by_every_caption():
     other = replace(STREET, mark=418)
     for number in range(20):
         for caption in describe(STREET, Dice(f"{number}")):
@@ -348,17 +287,14 @@ def test_a_mark_is_named_by_every_caption() -> None:
             assert parse(caption.text) == caption.form
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("ambiguity", [None, 0.0, 0.25, 0.75, 1.0])
-def test_every_caption_can_be_read_back(scenes: list[Scene], ambiguity: float | None) -> None:
+def test_every_caption_can_be_read_back(scenes, ambiguity):
     for row, scene in enumerate(scenes[:500]):
         for caption in describe(scene, Dice(f"read {row}"), ambiguity):
             assert parse(caption.text) == caption.form, caption.text
 
 
-def form(*entities: Entity, place: str | None = None, relations: str = "") -> Form:
+def form(*entities, place=None, relations=""):
     """A form whose relations are written as "beside 0 1; on 1 2"."""
     parts = [relation.rsplit(" ", 2) for relation in relations.split("; ") if relation]
     return Form(place, entities, tuple((name, int(i), int(j)) for name, i, j in parts))
@@ -408,7 +344,7 @@ CAT = Entity("cat")
         ("three sheep", form(Entity("sheep", 3))),
     ],
 )
-def test_a_learner_can_ask(query: str, said: Form) -> None:
+def test_a_learner_can_ask(query, said):
     assert parse(query) == said
 
 
@@ -433,12 +369,12 @@ def test_a_learner_can_ask(query: str, said: Form) -> None:
         ("a red kite that is blue", "both 'red' and 'blue'"),
     ],
 )
-def test_what_cannot_be_read_is_told(query: str, message: str) -> None:
+def test_what_cannot_be_read_is_told(query, message):
     with pytest.raises(ValueError, match=message):
         parse(query)
 
 
-def test_no_line_of_known_words_breaks_the_reader() -> None:
+def test_no_line_of_known_words_breaks_the_reader():
     """Whatever comes, a form or a clear refusal is the answer."""
     dice, words = Dice("any words"), [*known_words(), ",", ".", "7"]
     for _ in range(3000):
@@ -449,13 +385,10 @@ def test_no_line_of_known_words_breaks_the_reader() -> None:
             assert len(str(refusal)) > 20
 
 
-# --- determinism ----------------------------------------------------------------------------------
-
-
 PINNED = "773bf950a7c17cfb5d55f5db450bc6d955016e1df475491d452fe8670250579e"
 
 
-def test_equal_dice_give_equal_captions_on_every_machine() -> None:
+def test_equal_dice_give_equal_captions_on_every_machine():
     told = [
         describe(scene, Dice(f"pin {n}"), level)
         for scene in (BEACH, STREET, LAKE)

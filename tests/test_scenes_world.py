@@ -1,7 +1,5 @@
 """The embedded world: its facts obey its laws, and its pictures show its facts."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +14,6 @@ from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Scene, Thing
 from vsecore.scenes.laws import (
     DECKS,
     GROUND_LINES,
-    NEARNESS,
     SKY_DEPTH,
     check_scene,
     extent,
@@ -30,11 +27,11 @@ ATTRIBUTES = ("kind", "colour", "size", "facing")
 
 
 @lru_cache(maxsize=1)
-def world() -> tuple[Scene, ...]:
+def world():
     return tuple(invent(0, index) for index in range(2000))
 
 
-def alone(kind_name: str, colour: str) -> Scene:
+def alone(kind_name, colour):
     """A scene of one thing in the middle of the first place where it may be, at its largest."""
     kind = CATALOGUE[kind_name]
     place = kind.places[0]
@@ -51,15 +48,12 @@ def alone(kind_name: str, colour: str) -> Scene:
     return Scene(place, (thing,), ())
 
 
-# --- Facts ---------------------------------------------------------------------------------------------
-
-
-def test_every_scene_obeys_the_laws_of_the_world() -> None:
+def test_every_scene_obeys_the_laws_of_the_world():
     for scene in world():
         check_scene(scene)
 
 
-def test_every_place_kind_colour_and_relation_appears() -> None:
+def test_every_place_kind_colour_and_relation_appears():
     things = [thing for scene in world() for thing in scene.things]
     assert {scene.place for scene in world()} == set(PLACES)
     assert {thing.kind for thing in things} == set(CATALOGUE)
@@ -70,7 +64,7 @@ def test_every_place_kind_colour_and_relation_appears() -> None:
     assert np.mean(several) > 1 / 3, "or there would be little to count"
 
 
-def test_every_pair_stands_in_some_relation_and_the_symmetric_ones_both_ways() -> None:
+def test_every_pair_stands_in_some_relation_and_the_symmetric_ones_both_ways():
     opposite = {"left of": "right of", "right of": "left of", "beside": "beside"}
     for scene in world():
         told = {frozenset((i, j)) for _, i, j in scene.relations}
@@ -80,7 +74,7 @@ def test_every_pair_stands_in_some_relation_and_the_symmetric_ones_both_ways() -
                 assert (opposite[relation], j, i) in scene.relations
 
 
-def test_what_a_relation_says_is_plain_from_the_boxes() -> None:
+def test_what_a_relation_says_is_plain_from_the_boxes():
     for scene in world():
         for relation, i, j in scene.relations:
             a, b = scene.things[i], scene.things[j]
@@ -100,22 +94,7 @@ def test_what_a_relation_says_is_plain_from_the_boxes() -> None:
                 assert b.box[0] <= x < b.box[2] and b.box[1] <= y < b.box[3]
 
 
-def test_nearer_things_of_a_kind_are_larger_and_stand_lower() -> None:
-    seen = [
-        (thing.box[3] - thing.box[1], thing.depth, thing.box[3], scene.place)
-        for scene in world()
-        for thing in scene.things
-        if thing.kind == "girl"
-    ]
-    for height, depth, bottom, place in seen:
-        for other_height, other_depth, other_bottom, other_place in seen:
-            if depth < other_depth:
-                assert height > other_height
-                assert place != other_place or bottom > other_bottom or bottom > 105 or other_bottom < 100
-    assert NEARNESS[0] > NEARNESS[1] > NEARNESS[2]
-
-
-def test_a_scene_depends_on_its_number_alone() -> None:
+def test_a_scene_depends_on_its_number_alone():
     forwards = [invent(3, index) for index in range(20)]
     backwards = [invent(3, index) for index in reversed(range(20))][::-1]
     assert forwards == backwards
@@ -123,7 +102,7 @@ def test_a_scene_depends_on_its_number_alone() -> None:
     assert invent(3, 0, "test") != invent(3, 0, "train") != invent(4, 0, "train")
 
 
-def test_facts_are_the_same_on_every_machine() -> None:
+def test_facts_are_the_same_on_every_machine():
     facts = repr([invent(0, index, split) for split in ("train", "test") for index in range(50)])
     assert (
         hashlib.sha256(facts.encode()).hexdigest()
@@ -131,7 +110,7 @@ def test_facts_are_the_same_on_every_machine() -> None:
     )
 
 
-def test_a_variant_differs_in_exactly_one_fact() -> None:
+def test_a_variant_differs_in_exactly_one_fact():
     changed = Counter[str]()
     for index, scene in enumerate(world()[:600]):
         other = variant(scene, Dice(f"variant {index}"))
@@ -149,7 +128,7 @@ def test_a_variant_differs_in_exactly_one_fact() -> None:
     assert set(changed) == {"colour", "kind", "size", "facing", "place"}
 
 
-def test_a_mirrored_relation_leaves_all_else_as_it_was() -> None:
+def test_a_mirrored_relation_leaves_all_else_as_it_was():
     for index, scene in enumerate(world()[:600]):
         other = mirror_relation(scene, Dice(f"mirror {index}"))
         check_scene(other)
@@ -159,7 +138,7 @@ def test_a_mirrored_relation_leaves_all_else_as_it_was() -> None:
             assert [getattr(old, name) for name in ATTRIBUTES] == [getattr(new, name) for name in ATTRIBUTES]
 
 
-def test_check_names_the_law_that_is_broken() -> None:
+def test_check_names_the_law_that_is_broken():
     scene = world()[0]
     first, rest = scene.things[0], scene.things[1:]
     left, top, right, bottom = first.box
@@ -176,7 +155,7 @@ def test_check_names_the_law_that_is_broken() -> None:
             check_scene(broken)
 
 
-def test_a_doubtful_pair_has_no_relations_and_is_refused() -> None:
+def test_a_doubtful_pair_has_no_relations_and_is_refused():
     man = Thing("man", "red", None, "left", (20, 56, 40, 106), 0)
     for left, doubtful in ((26, False), (36, True), (41, True), (43, False)):
         far = Thing("man", "blue", None, "left", (left, 48, left + 16, 89), 1)
@@ -186,24 +165,13 @@ def test_a_doubtful_pair_has_no_relations_and_is_refused() -> None:
         assert (relate((man, near)) is None) == doubtful
 
 
-def test_dice_reach_every_face_and_keep_to_their_weights() -> None:
-    dice = Dice("faces")
-    assert {dice.between(1, 6) for _ in range(200)} == set(range(1, 7))
-    assert not any(dice.chance(0) for _ in range(50)) and all(dice.chance(100) for _ in range(50))
-    assert Counter(dice.choice("ab", (1, 9)) for _ in range(1000))["b"] == pytest.approx(900, abs=60)
-    assert sorted(dice.shuffle(range(9))) == list(range(9))
-
-
-# --- Pictures ---------------------------------------------------------------------------------------------
-
-
-def _difference(first: Scene, second: Scene) -> np.ndarray:
+def _difference(first, second):
     """How much each pixel differs between two pictures: (112, 112)."""
     return np.abs(draw(first).astype(int) - draw(second).astype(int)).sum(-1)
 
 
 @pytest.mark.parametrize("kind", list(CATALOGUE))
-def test_a_thing_is_drawn_in_its_box_fills_it_and_has_its_colour(kind: str) -> None:
+def test_a_thing_is_drawn_in_its_box_fills_it_and_has_its_colour(kind):
     for colour in CATALOGUE[kind].colours:
         scene = alone(kind, colour)
         left, top, right, bottom = scene.things[0].box
@@ -217,7 +185,7 @@ def test_a_thing_is_drawn_in_its_box_fills_it_and_has_its_colour(kind: str) -> N
         assert close.mean() > 0.06, f"{colour} {kind}"
 
 
-def test_only_the_changed_thing_looks_different() -> None:
+def test_only_the_changed_thing_looks_different():
     for index, scene in enumerate(world()[:120]):
         other = variant(scene, Dice(f"seen {index}"))
         rows = [row for row, thing in enumerate(scene.things) if thing != other.things[row]]
@@ -230,15 +198,7 @@ def test_only_the_changed_thing_looks_different() -> None:
             assert outside <= 0.02 * change.sum()
 
 
-def test_a_picture_depends_on_its_scene_alone() -> None:
-    scenes = world()[:12]
-    forwards = [draw(scene) for scene in scenes]
-    backwards = [draw(scene) for scene in reversed(scenes)][::-1]
-    assert all(np.array_equal(a, b) for a, b in zip(forwards, backwards, strict=True))
-    assert forwards[0].shape == (SIDE, SIDE, 3) and forwards[0].dtype == np.uint8
-
-
-def test_a_large_picture_is_the_small_one_seen_closer() -> None:
+def test_a_large_picture_is_the_small_one_seen_closer():
     for scene in world()[:3]:
         small, large = draw(scene).astype(float), draw(scene, 448).astype(float)
         reduced = large.reshape(SIDE, 4, SIDE, 4, 3).mean((1, 3))
@@ -248,12 +208,7 @@ def test_a_large_picture_is_the_small_one_seen_closer() -> None:
         draw(world()[0], 8)
 
 
-def test_the_look_changes_what_no_caption_speaks_of() -> None:
-    scene = world()[0]
-    assert _difference(scene, replace(scene, look=scene.look + 1)).sum() > 0
-
-
-def test_marks_differ_and_touch_one_corner_only() -> None:
+def test_marks_differ_and_touch_one_corner_only():
     scene = world()[0]
     marked = {mark: draw(replace(scene, mark=mark)) for mark in (*range(10), 4071)}
     assert len({picture.tobytes() for picture in marked.values()}) == len(marked)
@@ -271,7 +226,7 @@ _EYES = {
 }
 
 
-def _lab(linear: np.ndarray) -> np.ndarray:
+def _lab(linear):
     """CIE L*a*b* of linear RGB, white D65."""
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     x, y, z = np.cbrt(to_xyz @ np.clip(linear, 0.001, 1) / (0.9505, 1.0, 1.089))
@@ -279,7 +234,7 @@ def _lab(linear: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("eyes", list(_EYES))
-def test_the_ten_colours_can_be_told_apart_by_all_eyes(eyes: str) -> None:
+def test_the_ten_colours_can_be_told_apart_by_all_eyes(eyes):
     linear = {name: (np.array(PALETTE[name]) / 255) ** 2.2 for name in COLOURS}
     seen = {
         name: _lab(np.array(_EYES[eyes].split(), float).reshape(3, 3) @ colour)

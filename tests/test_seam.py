@@ -13,8 +13,6 @@ from vsecore.pooling import POOLS
 from vsecore.similarity import SIMILARITIES, Similarity
 from vsecore.training import encode, load_run, score_split
 
-# A loss with parameters.
-
 
 class WordCount(Loss):
     """Read off a caption's vector how many words it has."""
@@ -41,12 +39,7 @@ def test_a_loss_with_parameters_is_trained_saved_and_resumed(add, tmp_path):
     assert load_run(tmp_path).best["rsum"] > 0
 
 
-# A head that gives sets, with more to say, and a similarity of sets.
-
-
 class Slots(nn.Module):
-    """K learned queries, each of which attends to the elements."""
-
     def __init__(self, dim: int, slots: int = 3) -> None:
         super().__init__()
         self.queries = nn.Parameter(torch.randn(slots, dim))
@@ -58,8 +51,6 @@ class Slots(nn.Module):
 
 
 class BestPair(Similarity):
-    """The similarity of two sets is that of their nearest elements."""
-
     reads, block = "vectors", (7, 11)
 
     def forward(self, v, t):
@@ -70,8 +61,6 @@ class BestPair(Similarity):
 
 
 class Apart(Loss):
-    """Slots of one set should differ."""
-
     reads = ("slots",)
 
     def forward(self, step):
@@ -93,12 +82,7 @@ def test_a_head_gives_sets_and_a_loss_reads_its_slots(add, tmp_path):
     torch.testing.assert_close(run.model.similarity.pairs(v, t[::2]), whole[:, ::2].diagonal())
 
 
-# A similarity that reads elements.
-
-
 class WordsFindCells(Similarity):
-    """Each word finds its cell; a caption is as near as its words are on average."""
-
     reads, block = "elements", (4, 6)
 
     def forward(self, v, t):
@@ -125,12 +109,7 @@ def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
     assert run.best["rsum"] > 570, "learned by heart, or nearly"
 
 
-# Offline pairs.
-
-
 class OfflineHinge(Loss):
-    """A pair should beat its picture with an offline caption, and its caption with an offline picture."""
-
     def forward(self, step):
         (_, texts), (pictures, _) = step.offline
         own = step.similarity.pairs(step.v, step.t)  # (B,)
@@ -152,12 +131,7 @@ def test_offline_pairs_travel_with_a_batch_row_by_row(add, tmp_path):
     assert history[-1]["loss_offline_hinge"] < history[0]["loss_offline_hinge"]
 
 
-# And all of it is refused by name where it does not fit.
-
-
 class Broken(Loss):
-    """A loss for each caption, not one for all."""
-
     def forward(self, step):
         return step.scores.mean(0)
 

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +66,7 @@ def album(tmp_path):
     return folder
 
 
-def one_picture(path: Path, seed: int) -> None:
+def one_picture(path, seed):
     noise = np.random.default_rng(seed).integers(0, 256, (40, 50, 3), dtype=np.uint8)
     Image.fromarray(noise).save(path)
 
@@ -165,22 +164,6 @@ def test_pictures_in_a_folder_that_cannot_be_read_stay_until_it_can_be(engine, a
     assert "deeper cannot be read" in report.notes[0]
 
 
-def test_a_picture_that_changes_while_it_is_read_is_noticed_the_next_time(engine, album, monkeypatch):
-    decode, path = engine._decode, album / "4.png"
-
-    def meanwhile(one):
-        pixels = decode(one)
-        if one == path:
-            one_picture(path, 5)
-        return pixels
-
-    monkeypatch.setattr(engine, "_decode", meanwhile)
-    index = Index.build(album, engine)
-    monkeypatch.undo()
-    assert index.add(album).changed == 1
-    assert index.search(path, k=1)[0].score == pytest.approx(1, abs=1e-5)
-
-
 def test_another_model_or_one_that_has_changed_is_refused_by_name(engine, towers, album, tmp_path):
     Index.build(album, engine, tmp_path / "index").close()
     make_towers(tmp_path / "other", "siglip")
@@ -217,7 +200,7 @@ def test_a_killed_indexing_goes_on_and_loses_nothing(engine, album, tmp_path):
     np.testing.assert_allclose(index.all_vectors()[1], undisturbed.all_vectors()[1], atol=1e-6)
 
 
-@pytest.mark.parametrize("damage", ["vectors", "path", "version", "cut", "no database", "empty"])
+@pytest.mark.parametrize("damage", ["vectors", "path", "version", "cut"])
 def test_damage_is_refused_and_the_file_is_named(engine, album, tmp_path, damage):
     Index.build(album, engine, tmp_path / "index").close()
     path = tmp_path / "index" / FILE
@@ -231,9 +214,8 @@ def test_damage_is_refused_and_the_file_is_named(engine, album, tmp_path, damage
             stored.execute("UPDATE pictures SET path = ? WHERE number = 7", (b"/pictures/other.png",))
         elif damage == "version":
             stored.execute("UPDATE facts SET value = replace(value, '\"version\": ', '\"version\": 9')")
-    contents = {"cut": whole[: len(whole) // 3], "no database": b"not a database" * 200, "empty": b""}
-    if damage in contents:
-        path.write_bytes(contents[damage])
+    if damage == "cut":
+        path.write_bytes(whole[: len(whole) // 3])
     with pytest.raises(ValueError, match=str(path)):
         Index.load(tmp_path / "index", engine)
 
@@ -302,7 +284,6 @@ def test_a_server_gets_what_it_lacks_and_loses_what_is_gone(engine, album, tmp_p
 
 @pytest.fixture(scope="module")
 def scenes_run(tmp_path_factory):
-    """A run on features that the scenes' network extracted from an album."""
     root = make_extracted(tmp_path_factory.mktemp("album"))
     train(recipe(training__epochs=1), open_precomp(root / "features"), folder=root / "run")
     return root
@@ -347,7 +328,7 @@ def test_a_run_on_features_needs_to_know_their_network(scenes_run, tmp_path):
 
 
 def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, tmp_path, monkeypatch):
-    def vse(*arguments: object) -> Any:
+    def vse(*arguments):
         return CliRunner().invoke(cli.app, ["search", *map(str, arguments)])
 
     monkeypatch.chdir(tmp_path)
@@ -370,13 +351,6 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, t
     assert "1 added" in vse("index", album).output
     first, second = vse("--picture", album / "3.png", "--top", 2).stdout.splitlines()
     assert "(a copy of" in second and first.split(maxsplit=1)[1] in second
-    for refused in (
-        ["ask"],
-        ["a dog", "+"],
-        ["index", ".", "--run", "x", "--recipe", "y"],
-        ["index", ".", "--backbone", "x"],
-    ):
-        assert isinstance(vse(*refused).exception, ValueError)
 
 
 def test_a_moved_library_is_known_by_its_bytes_and_what_is_nowhere_is_forgotten(engine, album, tmp_path):
@@ -413,8 +387,6 @@ def test_what_systems_keep_beside_pictures_is_left_out_and_links_are_followed_on
     assert found.others == {".jp2": 1} and [path.name for path in found.systems] == ["@eaDir"]
     some = list_pictures(album, exclude=["LINK", "1*.png"])
     assert len(some.pictures) == 10 + 1 + 1 - 1 and some.excluded == 6
-    assert some.notes()[-1] == "6 files or folders, as excluded"
-    assert list_pictures(album, exclude=["10.png"]).notes()[-1] == "1 file or folder, as excluded"
 
 
 def test_terms_add_and_subtract_what_they_are_alike(engine, album):
@@ -542,11 +514,3 @@ def test_a_quantised_index_finds_most_of_what_the_exact_one_does():
         recall(top(quantised("PQ8x4", pictures, examples), queries), exact) for examples in (pictures, others)
     )
     assert 0.01 < foreign < own < 0.9, "codebooks are learned from the examples"
-    for name, attempt in (
-        ("vectors", lambda: flat(np.zeros((3, 4)))),
-        ("examples", lambda: quantised("SQ8", pictures, np.zeros((3, 8), np.float32))),
-        ("kind", lambda: quantised("nonsense", pictures, pictures)),
-        ("found", lambda: recall(np.zeros((2, 3)), np.zeros((2, 4)))),
-    ):
-        with pytest.raises(ValueError, match=name):
-            attempt()

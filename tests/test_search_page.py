@@ -74,14 +74,9 @@ def test_pictures_are_sent_small_and_only_once(client, index, tmp_path):
     [
         "/small/../../../etc/passwd",
         "/small/..%2f..%2fetc%2fpasswd",
-        "/small/%2e%2e/%2e%2e/index.sqlite",
-        "/small/1.jpg/../../index.sqlite",
         "/index.sqlite",
-        "/small/99999.jpg",
         "/small/99999999999999999999999999.jpg",
-        "/large/-1.jpg",
         "/?like=99999",
-        "/?like=../x",
         "/?like=" + "9" * 400,
     ],
 )

@@ -25,7 +25,6 @@ THINGS = ["house", "tree", "boat", "tower", "bridge", "lamp"]
 
 @pytest.fixture
 def album(tmp_path):
-    """Twenty-four pictures of bars, each with its own place, number and colour."""
     root = tmp_path / "album"
     root.mkdir()
     for row in range(24):
@@ -36,7 +35,7 @@ def album(tmp_path):
     return root
 
 
-def captions_of(count: int = 24) -> list[list[str]]:
+def captions_of(count=24):
     return [
         [f"{row}.png", f"a {list(COLOURS)[row % 4]} {THINGS[row // 4]} number {row}"] for row in range(count)
     ]
@@ -44,7 +43,6 @@ def captions_of(count: int = 24) -> list[list[str]]:
 
 @pytest.fixture
 def written(album):
-    """Writes a CSV."""
 
     def write(*rows, header=("file", "caption")):
         path = album.parent / "captions.csv"
@@ -105,17 +103,10 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
             read_captions(written(*rows), album)
     with pytest.raises(ValueError, match="columns"):
         read_captions(written(header=("picture", "text")), album)
-    (album / "5.png").write_bytes(b"broken")
-    with pytest.raises(ValueError, match=r"5\.png cannot be read as a picture"):
-        read_captions(written(*captions_of()), album)
-    (album.parent / "captions.csv").write_bytes(b"file,caption\n\xff\xfe,\n")
-    with pytest.raises(ValueError, match="not UTF-8 text"):
-        read_captions(album.parent / "captions.csv", album)
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
-    """A run on features of pictures of other colours."""
     words = " ".join([*COLOURS, *THINGS, "number", *map(str, range(24))])
     root = make_extracted(tmp_path_factory.mktemp("first"), words)
     chosen = recipe(training__epochs=1, losses="info_nce", training__learning_rate=0.01)
@@ -128,7 +119,7 @@ def test_a_stopped_tuning_goes_on_with_the_same_bits_and_its_run_knows_its_netwo
 ):
     splits, said = read_captions(written(*captions_of()), album), []
 
-    def stop(line: str) -> None:
+    def stop(line):
         if line.startswith("epoch 1"):
             raise KeyboardInterrupt
 
@@ -185,11 +176,8 @@ def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine, monkeypatch)
     )
     with pytest.raises(ValueError, match="overfit check"):
         check_overfit(learner, split, engine.tokenizer, None, epochs=3)
-    assert (asked[0].training.snapshots, asked[0].training.warmup_steps, asked[0].training.epochs) == (
-        0,
-        0,
-        3,
-    )
+    shorter = asked[0].training
+    assert (shorter.snapshots, shorter.warmup_steps, shorter.epochs) == (0, 0, 3)
     assert asked[0].text.word_drop == asked[0].image.element_drop == 0
 
 

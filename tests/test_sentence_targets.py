@@ -1,7 +1,6 @@
 """Sentence targets: computed once, kept by model and captions, whatever their order and number."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,16 +43,6 @@ def test_another_model_has_vectors_of_its_own(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "model.safetensors").write_text(f"weights {number}")
         assert (sentence_targets(CAPTIONS, tmp_path / folder) == number).all()
-
-
-def test_a_reading_that_fails_leaves_nothing(monkeypatch, tmp_path):
-    def stop(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "_read", stop)
-    with pytest.raises(KeyboardInterrupt):
-        sentence_targets(CAPTIONS)
-    assert not list(Path(tmp_path / "cache").rglob("*.npy"))
 
 
 def test_bad_input_is_named(tmp_path):

@@ -30,7 +30,6 @@ def drawn(*shape, seed=0):
 
 
 def step_of(v, t, v_extra=None, t_extra=None):
-    """A step of three pictures with two captions each."""
     step = step_of_scores(torch.zeros(3, 6, dtype=torch.float64), POSITIVES)
     step.v, step.t = Embedding(v, extra=v_extra or {}), Embedding(t, extra=t_extra or {})
     return step
@@ -44,9 +43,6 @@ def test_distances_are_euclidean_and_their_gradient_stays_finite():
     apart = distances(equal, equal.detach())
     (gradient,) = torch.autograd.grad(apart.sum(), equal)
     assert not apart.diagonal().any() and gradient.isfinite().all()
-
-
-# MMD.
 
 
 @pytest.mark.parametrize("squared", [False, True])
@@ -77,9 +73,6 @@ def test_mmd_of_a_step_takes_every_element_of_every_set():
     options = {"gamma": 2.0, "squared": True}
     found = LOSSES.build("mmd", options)(step_of(v[:, 0], t[:, 0]))
     assert torch.equal(found, mmd(v[:, 0], t[:, 0], **options))
-
-
-# Diversity.
 
 
 @pytest.mark.parametrize("function", [set_diversity, gram_diversity])
@@ -119,9 +112,6 @@ def test_diversity_of_a_step_is_that_of_both_sides_slots(name, function):
     v, t = drawn(3, 4, 5), drawn(6, 2, 5, seed=1)
     step = step_of(v, t, {"slots": v + 1}, {"slots": t + 1})
     assert torch.equal(LOSSES.build(name, {})(step), function(v + 1) + function(t + 1))
-
-
-# The soft contrastive loss.
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 2.0), (3.0, 5.0)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from small import SMALL, assert_resumes_with_the_same_bits, make_bert, small_data, train
+from small import SMALL, assert_resumes_with_the_same_bits, small_data, train
 from vsecore.pooling import GaussianPool
 from vsecore.recipes import get
 from vsecore.recipes.written import read_work
@@ -51,15 +51,6 @@ def test_every_system_trains_and_no_weight_is_left_behind(name):
     data = squares("grid" if "_grid" in name else "region")
     run = train(small_recipe(name), data, callback=callback)
     assert run.history[-1]["loss"] == run.history[-1]["loss"] > 0
-
-
-def test_dive_with_bert_trains(tmp_path):
-    data = squares("grid")
-    make_bert(tmp_path, data.train.captions)
-    scale = {key: value for key, value in SMALL.items() if "encoder" not in key}
-    scale |= {"text.encoder.weights": str(tmp_path), "image.pool.hidden": 8, "text.pool.hidden": 8}
-    run = train(get("dive_grid_bert").override(scale), data)
-    assert run.history[-1]["loss"] < run.history[0]["loss"]
 
 
 @pytest.mark.parametrize(

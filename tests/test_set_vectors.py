@@ -6,14 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from coursebook.evidence import _elements
 from vsecore.embedding import Embedding
-from vsecore.experiments import EXPERIMENTS, set_vectors
+from vsecore.experiments import set_vectors
 from vsecore.experiments.set_vectors import (
     LOG_VARIANCES,
     LOST_ALONE,
     LOST_WITHOUT,
-    SIDES,
     SMALLEST,
     alone,
     lost,
@@ -79,20 +77,3 @@ def test_what_sets_lose_is_a_share_of_the_rsum():
     assert [found[name] for name in LOST_ALONE] == pytest.approx([11.56, 2.96], abs=0.01)
     assert found[LOST_WITHOUT] == pytest.approx(100 * 0.6 / 500.8)  # the second is the weakest alone
     assert lost({"rsum": 500.8}) == {}
-
-
-def test_the_page_has_the_best_and_the_worst_vector_of_each_seed():
-    """Another seed numbers its slots in another order."""
-    whole = {"rsum": {0: 500.0, 1: 300.0, 2: 1000.0}}
-    for side in SIDES:
-        for metric, low, high in ((alone, 100.0, 200.0), (without, 400.0, 490.0)):
-            whole[metric(side, 1)] = {0: low, 1: high}  # of seed 2, an older record, this is not known
-            whole[metric(side, 2)] = {0: high, 1: low}
-    arm, plain = (
-        SimpleNamespace(arm=name, results=results, seeds={0, 1, 2})
-        for name, results in (("all", whole), ("plain", {"rsum": whole["rsum"]}))
-    )
-    rows = _elements(EXPERIMENTS["set_parts"], {"all": arm, "plain": plain})
-    one = [f"{value:.1f} ({value:.1f} to {value:.1f})" for value in (200, 100, 490, 400)]
-    assert [row[:2] for row in rows] == [["all", "pictures"], ["all", "captions"]]
-    assert all(row[2].startswith("400.0") and row[3:] == [*one, "2 seeds"] for row in rows)

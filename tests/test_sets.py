@@ -50,13 +50,9 @@ def batch(elements=7):
 
 
 def kept(module, x, mask):
-    """The attention of one call."""
     module.keep_attention = True
     module.slots_of(x, mask)
     return module.attention
-
-
-# Against the papers' formulas, picture by picture and without padding.
 
 
 @torch.no_grad()
@@ -97,9 +93,6 @@ def test_pie_net_is_its_equations():
         means = ((own @ first.weight.T).tanh() @ last.weight.T).softmax(0).T @ own  # (K, D)
         wanted = module.project(means).sigmoid() + feature
         torch.testing.assert_close(found, module.norm(wanted))
-
-
-# What attention is.
 
 
 def test_slots_share_out_each_element_and_heads_of_pie_net_do_not():
@@ -175,14 +168,6 @@ def test_of_what_slots_receive_and_of_the_hidden_layer_a_part_is_left_out_in_tra
     assert not torch.allclose(module.slots_of(x, mask), module.slots_of(x, mask))
 
 
-def test_the_hidden_layer_of_a_round_is_a_gelu_four_times_as_wide():
-    first, activation, *_ = slots().mlp
-    assert isinstance(activation, torch.nn.GELU) and first.out_features == 4 * DIM
-
-
-# Numbers.
-
-
 @pytest.mark.parametrize("name", ["slots", "slots, over elements", "pie_net"])
 def test_attention_that_is_certain_stays_finite(name):
     module = trained(MAKE[name]()).float()
@@ -256,9 +241,6 @@ def test_a_grid_must_be_square_and_a_set_not_empty():
             circular_variance(sets)
 
 
-# The pools.
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_pool_gives_vectors_and_what_losses_read_besides(name):
     pool = trained(build_pool(name, DIM, **OPTIONS[name]))
@@ -271,22 +253,3 @@ def test_a_pool_gives_vectors_and_what_losses_read_besides(name):
         assert vectors.shape == extra["slots"].shape == (4, SLOTS, DIM) and len(extra) == 1
         assert torch.equal(extra["slots"], pool.predict.slots_of(x, mask))
         torch.testing.assert_close(vectors, pool.predict(x, MeanPool()(x, mask), mask))
-
-
-def test_without_a_global_feature_the_pool_inside_is_not_made():
-    pool = build_pool("slots", DIM, add_global=False, global_pool="seq2seq", **OPTIONS["slots"])
-    assert not [name for name, _ in pool.named_parameters() if "global" in name]
-    vectors, extra = pool(torch.randn(2, 3, DIM))
-    assert torch.equal(vectors, extra["slots"])
-    vectors.square().sum().backward()
-    assert all(parameter.grad is not None for parameter in pool.parameters())
-
-
-def test_a_gaussian_starts_with_noise_about_as_long_as_its_mean():
-    torch.manual_seed(0)
-    pool = build_pool("gaussian", 256)
-    _, extra = pool(torch.randn(8, 5, 256))
-    length = extra["log_variance"].exp().sum(-1).sqrt()  # of the standard deviations
-    assert ((length > 0.5) & (length < 2)).all()
-    pool.project.bias.data.fill_(50.0)  # nothing bounds it
-    assert (pool(torch.randn(8, 5, 256))[1]["log_variance"] > 40).any()

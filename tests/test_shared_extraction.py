@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,18 +13,16 @@ import numpy as np
 import pytest
 from accelerate.state import PartialState
 
-from coco import make_coco
 from test_extraction import contents
 from vsecore.data.backbones import Backbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp
 from vsecore.data.karpathy import CaptionSplit, load_karpathy
-from vsecore.scenes.backbones import find_backbone
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 
 
-def free_port() -> int:
+def free_port():
     with socket.socket() as some:
         some.bind(("127.0.0.1", 0))
         return some.getsockname()[1]
@@ -45,7 +42,7 @@ class Crew:
         fork, port = multiprocessing.get_context("fork"), free_port()
         self.seen = fork.Array("i", count)
 
-        def work(index: int) -> None:
+        def work(index):
             os.environ.update(
                 RANK=str(index),
                 LOCAL_RANK=str(index),
@@ -58,7 +55,7 @@ class Crew:
 
             PartialState._reset_state()  # of a training that this process has run before
 
-            def look(*_: object) -> None:
+            def look(*_):
                 if before is not None:
                     before(index, self.seen[index])
                 self.seen[index] += 1
@@ -87,7 +84,7 @@ class Crew:
         return [process.exitcode for process in self.processes]
 
 
-def test_the_folder_is_what_one_process_writes(album: Callable, tiny: Backbone, tmp_path: Path) -> None:
+def test_the_folder_is_what_one_process_writes(album, tiny, tmp_path):
     splits = load_karpathy(album(train=20, val=3, test=1))
     whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
     crew = Crew(3, splits, tiny, tmp_path / "shared")
@@ -100,13 +97,11 @@ def test_the_folder_is_what_one_process_writes(album: Callable, tiny: Backbone, 
 
 
 @pytest.mark.parametrize(("victim", "at"), [(0, 0), (1, 2)])
-def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
-    album: Callable, tiny: Backbone, tmp_path: Path, victim: int, at: int
-) -> None:
+def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(album, tiny, tmp_path, victim, at):
     splits, folder = load_karpathy(album(train=11, val=2, test=2)), tmp_path / "killed"
     whole = extract(splits, tiny, tmp_path / "whole", batch_size=2, device="cpu")
 
-    def kill(index: int, batch: int) -> None:
+    def kill(index, batch):
         if (index, batch) == (victim, at):
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -119,23 +114,3 @@ def test_whichever_is_killed_nothing_is_lost_and_nothing_done_twice(
     assert second.join() == [0, 0, 0]
     assert contents(folder) == contents(whole)
     assert sum(second.seen) == (6 + 1 + 1) - -(-made // 2)  # batches of two
-
-
-def test_a_little_coco_by_torchrun(tmp_path: Path) -> None:
-    coco = make_coco(tmp_path / "coco")
-    shared = tmp_path / "shared"
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = ["-m", "vsecore", "data", "extract", coco, shared, "--backbone", "scenes-cnn"]
-    options = ["--dtype", "float32", "--batch-size", "2"]
-    words = [sys.executable, *launch, *command, *options]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("'train'") == 1, done.stdout  # said once
-    network = find_backbone("scenes-cnn")
-    alone = extract(
-        load_karpathy(coco), network, tmp_path / "alone", batch_size=2, device="cpu", dtype="float32"
-    )
-    assert contents(shared) == contents(alone)
-    data = open_precomp(shared)
-    assert (data.name, len(data.train), len(data.dev), len(data.test)) == ("coco", 7, 2, 3)
-    assert data.train.pictures.dtype == np.float32

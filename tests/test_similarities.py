@@ -243,9 +243,6 @@ def test_what_cannot_be_compared_is_named(name):
             function(*given, **rest)
 
 
-# The cosine, and vectors of length one.
-
-
 def test_cosine_agrees_with_the_double_loop_and_known_angles():
     v, t = (one.vectors for one in both("cosine"))
     for i, x in enumerate(v.tolist()):

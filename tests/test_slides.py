@@ -1,24 +1,22 @@
 """Slides: what of a notebook they show, and how a deck moves in a browser with the network cut."""
 
-from pathlib import Path
-
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course import batch
 from course.grading.plain import citations
-from coursebook.slides import MOST_WORDS, slides_of, write_slides
+from coursebook.slides import slides_of, write_slides
 from watched import opened_without_complaint
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 
 
-def figure(alt: str) -> nbformat.NotebookNode:
+def figure(alt):
     return new_output("display_data", data={"image/png": PIXEL, "text/plain": alt})
 
 
-def slides(*cells: nbformat.NotebookNode) -> list[tuple[str, str, int]]:
+def slides(*cells):
     """The kind of each cell, its source if it is shown, and how many outputs it has."""
     made = slides_of(new_notebook(cells=list(cells)), lambda keys: f"({keys})")
     return [
@@ -31,23 +29,7 @@ def slides(*cells: nbformat.NotebookNode) -> list[tuple[str, str, int]]:
     ]
 
 
-def test_headings_long_texts_and_figures_begin_slides_and_folded_boxes_are_notes() -> None:
-    much = " ".join(["word"] * (MOST_WORDS - 2))
-    box = "```{admonition} Why\n:class: note dropdown\n\nBecause.\n\nSo.\n```"
-    fence = "```python\nx\n\ny\n```"
-    parts = ("## First", much, "This announces:", f"- {much} {much}", "More.", box, "### Second", fence)
-    assert [kind for kind, *_ in slides(new_markdown_cell("\n\n".join(parts)))] == [
-        *("slide", "-", "subslide", "-", "subslide", "notes", "subslide", "-"),
-    ]
-    one, two, three = (
-        new_code_cell("draw()", metadata={"tags": ["hide-input"]}, outputs=[figure("A curve")]) for _ in "123"
-    )
-    made = slides(new_markdown_cell("Look:"), one, new_markdown_cell("It falls."), two, three)
-    assert [kind for kind, *_ in made] == ["subslide", "-", "subslide", "-", "subslide"]
-    assert made[1] == ("-", "", 1)
-
-
-def test_an_exercise_is_shown_unsolved_with_its_figure_and_what_is_folded_is_not_shown() -> None:
+def test_an_exercise_is_shown_unsolved_with_its_figure_and_what_is_folded_is_not_shown():
     task = "```{exercise} The sum\n:label: ex-04-all\n\nWrite it.\n```"
     answer = '@exercise("04.all")\ndef f(S):\n    # your part\n    return S.sum()\n    # end of your part\n'
     said = new_output("stream", name="stdout", text="4 of 4 points")
@@ -68,10 +50,10 @@ def test_an_exercise_is_shown_unsolved_with_its_figure_and_what_is_folded_is_not
 
 
 @pytest.mark.parametrize("path", batch.notebooks(), ids=lambda path: path.stem)
-def test_every_stored_notebook_makes_slides_with_all_its_figures(path: Path) -> None:
+def test_every_stored_notebook_makes_slides_with_all_its_figures(path):
     notebook = nbformat.read(path, as_version=4)
 
-    def drawn(cells: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    def drawn(cells):
         outputs = [one for cell in cells for one in cell.get("outputs", [])]
         return [one for one in outputs if "image/png" in one.get("data", {})]
 
@@ -85,7 +67,7 @@ def test_every_stored_notebook_makes_slides_with_all_its_figures(path: Path) -> 
 
 
 @pytest.mark.browser
-def test_a_deck_opens_with_no_network_and_the_arrow_keys_move(tmp_path: Path) -> None:
+def test_a_deck_opens_with_no_network_and_the_arrow_keys_move(tmp_path):
     [path] = write_slides(["04"], tmp_path)
     page = path.read_text("utf-8")
     assert "<script src" not in page and 'rel="stylesheet"' not in page and "10_pooling.ipynb" not in page

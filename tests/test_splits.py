@@ -1,6 +1,5 @@
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from vsecore.data.splits import Dataset, Split
 OWNER = np.array([1, 0, 2, 1, 3, 4, 4, 1])
 
 
-def small_split(name: str = "train", pixels: bool = False, **changes) -> Split:
+def small_split(name="train", pixels=False, **changes):
     """Five pictures, of (3, 2) features or of 4×6 pixels, with eight captions."""
     rng = np.random.default_rng(0)
     features = np.arange(30, dtype=np.float16).reshape(5, 3, 2) / 8
@@ -20,11 +19,11 @@ def small_split(name: str = "train", pixels: bool = False, **changes) -> Split:
     return replace(Split(name, pictures, captions, OWNER, [f"{p}.jpg" for p in range(5)]), **changes)
 
 
-def targets(width: int = 2) -> np.ndarray:
+def targets(width=2):
     return np.random.default_rng(1).standard_normal((8, width)).astype(np.float32)
 
 
-def test_the_captions_of_pictures_come_picture_after_picture() -> None:
+def test_the_captions_of_pictures_come_picture_after_picture():
     split = small_split()
     for pictures in ([1, 0, 4], [2], [3, 3], []):
         wanted = [row for picture in pictures for row in np.flatnonzero(split.owner == picture)]
@@ -32,7 +31,7 @@ def test_the_captions_of_pictures_come_picture_after_picture() -> None:
     assert split.caption_counts.tolist() == [1, 3, 1, 1, 2]
 
 
-def test_a_subset_keeps_the_captions_of_its_pictures() -> None:
+def test_a_subset_keeps_the_captions_of_its_pictures():
     split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]), targets=targets())
     part = split.subset(2)
     assert len(part) == 2 and part.picture_ids == ["0.jpg", "1.jpg"]
@@ -44,7 +43,7 @@ def test_a_subset_keeps_the_captions_of_its_pictures() -> None:
         split.subset(6)
 
 
-def test_a_fingerprint_changes_with_every_part() -> None:
+def test_a_fingerprint_changes_with_every_part():
     split = small_split(picture_counts=np.array([1, 2, 3, 2, 1]))
     other = split.pictures.copy()
     other[3] += 1
@@ -62,7 +61,7 @@ def test_a_fingerprint_changes_with_every_part() -> None:
     assert replace(split, targets=targets()).fingerprint() == split.fingerprint()
 
 
-def test_fingerprints_are_those_that_records_name() -> None:
+def test_fingerprints_are_those_that_records_name():
     counted = small_split(picture_counts=np.array([1, 2, 3, 2, 1]))
     assert small_split().fingerprint() == "2f01bac9ab1ffe5eab211c0f808dd7b7aabf91b7da6c2b1da10ab9a1d08196e1"
     assert counted.fingerprint() == "daa388cbbc04f1da413fae8dce3486adc41207faeb251dabd9b9f52477bcd76c"
@@ -70,7 +69,7 @@ def test_fingerprints_are_those_that_records_name() -> None:
     assert data.fingerprint() == "a8e4e842c383988aab89928e3dbfefdfbb800069fa026a5609ae5c915e7aded9"
 
 
-def test_pixels_are_pictures_too_in_memory_and_on_disk(tmp_path: Path) -> None:
+def test_pixels_are_pictures_too_in_memory_and_on_disk(tmp_path):
     split = small_split(pixels=True)
     assert split.has_pixels and not small_split().has_pixels
     assert split.subset(2).pictures.shape == (2, 3, 4, 6)
@@ -87,55 +86,38 @@ def test_pixels_are_pictures_too_in_memory_and_on_disk(tmp_path: Path) -> None:
 
 
 CHANGES = [
-    {"pictures": np.zeros((5, 4))},
     {"pictures": np.zeros((5, 0, 4))},
     {"pictures": np.zeros((5, 4, 4, 3))},
-    {"pictures": np.zeros((5, 3, 4, 4), int)},
     {"pictures": np.zeros((5, 3, 2), np.uint8)},
     {"captions": [], "owner": np.zeros(0, int)},
     {"captions": ["a"] * 7 + ["a" * 10_001]},
-    {"owner": np.zeros(3, int)},
     {"owner": np.zeros(8)},
     {"owner": np.full(8, 5)},
-    {"owner": np.full(8, -1)},
     {"owner": OWNER % 4},  # a picture without a caption
     {"picture_ids": ["a"]},
     {"caption_ids": ["a"]},
     {"picture_counts": np.full(5, 4)},
-    {"picture_counts": np.zeros(5, int)},
     {"picture_counts": np.ones(5, int), "pixels": True},
     {"targets": targets()[:7]},
-    {"targets": np.zeros((8, 2), int)},
-    {"targets": np.zeros(8)},
     {"targets": np.where(np.arange(16).reshape(8, 2) == 7, np.nan, 1)},
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
-def test_parts_that_do_not_fit_are_refused(change) -> None:
+def test_parts_that_do_not_fit_are_refused(change):
     with pytest.raises(ValueError, match=f"^{next(iter(change))} of split 'train' "):
         small_split(**change)
 
 
-def of(**changes) -> dict[str, Split]:
+def of(**changes):
     """The three splits, those that are named changed."""
     return {name: small_split(name, **changes.get(name, {})) for name in ("train", "dev", "test")}
-
-
-def test_a_dataset_knows_its_width() -> None:
-    data = Dataset("small", **of(), feature_kind="region")
-    assert data.feature_dim == 2
-    assert data.fingerprint() != Dataset("small", **of(), feature_kind="grid").fingerprint()
-    assert "5 pictures of (3, 2)" in repr(data)
-    Dataset("small", **of(dev={"pictures": np.zeros((5, 9, 2))}), feature_kind="region")  # N may differ
 
 
 BIG = np.zeros((5, 3, 4, 4))
 OTHERS = [
     ("pixel", of(), "feature_kind"),
     ("grid", of(test={"pictures": np.zeros((5, 3, 5))}), "differ"),
-    ("pixels", of(), "feature_kind"),
-    ("grid", of(dev={"pixels": True}), "feature_kind"),
     ("pixels", of(train={"pixels": True}, dev={"pixels": True}, test={"pictures": BIG}), "differ"),
     ("grid", of(dev={"targets": targets()}), "targets"),
     ("grid", of(train={"targets": targets()}, dev={"targets": targets(3)}), "targets"),
@@ -143,6 +125,6 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("kind", "splits", "named"), OTHERS, ids=range(len(OTHERS)))
-def test_splits_that_do_not_belong_together_are_refused(kind, splits, named) -> None:
+def test_splits_that_do_not_belong_together_are_refused(kind, splits, named):
     with pytest.raises(ValueError, match=named):
         Dataset("small", **splits, feature_kind=kind)

@@ -1,10 +1,6 @@
 """What notebooks tell of recorded trainings is what the records say, and their findings hold."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
@@ -17,11 +13,11 @@ READ = {path: nbformat.read(path, as_version=4) for path in notebooks()}
 WITH_RESULTS = [path for path, notebook in READ.items() if results_cells(notebook)]
 
 
-def words(data: dict[str, Any]) -> str:
+def words(data):
     return data.get("text/markdown", data["text/plain"])
 
 
-def said_now(shell: InteractiveShell, source: str) -> list[str]:
+def said_now(shell, source):
     """Run a cell, and return what it shows: printed text, Markdown, the words for its figures."""
     with capture_output() as captured:
         shell.display_trap.hook = sys.displayhook  # the last value of a cell is captured too
@@ -29,15 +25,13 @@ def said_now(shell: InteractiveShell, source: str) -> list[str]:
     return [*filter(None, [captured.stdout]), *(words(output.data) for output in captured.outputs)]
 
 
-def said_then(cell: Any) -> list[str]:
+def said_then(cell):
     printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
     return [*filter(None, [printed]), *(words(output.data) for output in cell.outputs if "data" in output)]
 
 
 @pytest.mark.parametrize("path", WITH_RESULTS, ids=lambda path: path.stem)
-def test_results_are_what_the_records_say_and_findings_hold(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_what_the_records_say_and_findings_hold(path, monkeypatch):
     monkeypatch.chdir(path.parent)
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()  # whatever displays a figure asks for this one
@@ -47,7 +41,7 @@ def test_results_are_what_the_records_say_and_findings_hold(
             assert said == said_then(cell), f"run: python -m course refresh --results {path.stem[:2]}"
 
 
-def test_a_new_record_turns_no_stored_notebook_red() -> None:
+def test_a_new_record_turns_no_stored_notebook_red():
     for path, notebook in READ.items():
         for cell in notebook.cells:
             tags = cell.metadata.get("tags", ())

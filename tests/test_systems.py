@@ -2,22 +2,14 @@
 
 from dataclasses import replace
 
-import numpy as np
-from matplotlib import pyplot as plt
-from matplotlib.patches import Rectangle
-
 from course import systems
 from studies import study
 from vsecore import records
 from vsecore.experiments import side_by_side, studied
 from vsecore.experiments.experiment import BY_WORK
-from vsecore.recipes import RECIPES, get
 
 TWO = {"first": ("2ad_parts", "all"), "second": ("2ad_systems", "VSE++")}
 """Arms of two experiments."""
-
-
-# Rows of choices.
 
 
 def test_thirteen_systems_cover_every_paper_and_each_has_a_row_of_its_own():
@@ -28,45 +20,6 @@ def test_thirteen_systems_cover_every_paper_and_each_has_a_row_of_its_own():
         work for work, several in BY_WORK.items() for name, _ in systems.SYSTEMS.values() if name in several
     }
     assert works == BY_WORK.keys()
-
-
-def test_a_row_says_what_the_recipe_has():
-    row = systems.choices(get("vsepp_region_gru"))
-    assert row == {"encode": "region\ngru", "pool": "mean", "compare": "cosine", "learn": "triplet"}
-    changed = get("vsepp_region_gru").override(
-        {"text.pool": "max", "similarity": "mil", "losses": ["triplet", {"name": "mmd", "weight": 0.01}]}
-    )
-    row = systems.choices(changed)
-    assert (row["pool"], row["compare"], row["learn"]) == ("mean\nmax", "mil", "triplet + 0.01 mmd")
-    assert systems.choices(systems.recipe_of("SCAN"))["pool"] == "none"
-    assert systems.choices(systems.recipe_of("AOQ"))["learn"].endswith("in two rounds")
-    pictures, captions = systems.choices(systems.recipe_of("TERN"))["encode"].split("\n")
-    assert pictures.endswith(", 2-layer transformer") and captions.endswith(", 2-layer transformer")
-    vsrn, aoq = (systems.choices(systems.recipe_of(name)) for name in ("VSRN", "AOQ"))
-    assert {stage for stage in systems.STAGES if vsrn[stage] != aoq[stage]} == {"learn"}
-
-
-def test_every_recipe_of_the_course_has_a_row():
-    for recipe in RECIPES.values():
-        row = systems.choices(recipe)
-        assert tuple(row) == systems.STAGES and all(row.values())
-
-
-def test_the_picture_colours_exactly_what_differs_from_the_first_row_and_its_words_say_so():
-    chosen = {name: systems.recipe_of(name) for name in ("VSE++", "SCAN", "AOQ")}
-    figure = systems.picture(chosen)
-    (axes,) = figure.axes
-    boxes = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
-    grey = boxes[0].get_facecolor()
-    coloured = np.reshape([box.get_facecolor() != grey for box in boxes], (4, 3)).T  # stages, then systems
-    assert coloured.astype(int).tolist() == [[0, 0, 0, 0], [0, 1, 1, 0], [1, 1, 0, 1]]
-    plt.close(figure)
-    said = systems.words_for(chosen)
-    assert "SCAN: pool, compare; AOQ: encode, pool, learn." in said
-    assert "again: nothing" in systems.words_for({"VSE++": chosen["VSE++"], "again": chosen["VSE++"]})
-
-
-# Side by side.
 
 
 def test_arms_of_several_experiments_stand_side_by_side_as_each_experiment_has_them(tmp_path):

@@ -6,7 +6,6 @@ use, in float64. A notebook's table sets paper, cell and package side by side; e
 
 import importlib
 import re
-from collections.abc import Callable, Iterator
 from copy import deepcopy
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import Ridge
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course.checks import EXERCISES
@@ -51,15 +50,26 @@ from vsecore.similarity import cosine
 from vsecore.training import System
 from vsecore.training.distributed import _Gather
 
+COMPARED = {}
 
-def batches() -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(7)
+
+def compares(notebook, *names):
+    """Mark what compares functions of a notebook with the package's."""
+
+    def note(compare):
+        COMPARED.update({(notebook, name): compare for name in names})
+        return compare
+
+    return note
+
+
+def batches():
     sizes = (1, 2, 5, 33)
-    return [torch.rand(size, size, generator=generator, dtype=torch.float64) * 2 - 1 for size in sizes]
+    return [torch.rand(size, size, dtype=torch.float64) * 2 - 1 for size in sizes]
 
 
-def true_of() -> None:
-    """Captions and scenes of another world than the notebook's."""
+@compares("01", "true_of")
+def true_of():
     made = scenes.generate(40, seed=5, split="taught")
     for caption in (caption for picture in made for caption in picture.captions):
         for picture in made:
@@ -67,15 +77,16 @@ def true_of() -> None:
             assert taught("01")["true_of"](caption.form, picture.scene) == expected, caption.text
 
 
-def elements(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def elements(width):
     """Random elements (B, N, width) of unequal number, large ones in the padding, and their mask."""
-    generator = torch.Generator().manual_seed(7)
+    torch.manual_seed(7)
     mask = torch.arange(5) < torch.tensor([2, 5, 1, 3])[:, None]
-    x = torch.randn(4, 5, width, generator=generator, dtype=torch.float64)
+    x = torch.randn(4, 5, width, dtype=torch.float64)
     return x.masked_fill(~mask[..., None], 1e3), mask
 
 
-def cells_of_pictures() -> None:
+@compares("02", "Cells")
+def cells_of_pictures():
     theirs = CellEncoder(7, 6).double()
     ours = taught("02")["Cells"](7, 6).double()
     ours.load_state_dict(theirs.state_dict())
@@ -83,7 +94,8 @@ def cells_of_pictures() -> None:
     torch.testing.assert_close(ours(x), theirs(x)[0])
 
 
-def regions_of_pictures() -> None:
+@compares("02", "Regions")
+def regions_of_pictures():
     for training in (True, False):
         theirs = RegionEncoder(7, 6).double().train(training)
         ours = taught("02")["Regions"](7, 6).double().train(training)
@@ -92,14 +104,16 @@ def regions_of_pictures() -> None:
         torch.testing.assert_close(ours(x, mask)[mask], theirs(x, mask)[0][mask])
 
 
-def one_way() -> None:
+@compares("02", "read")
+def one_way():
     x, mask = elements(7)
     gru = nn.GRU(7, 6, batch_first=True).double()
     ours = taught("02")["read"](x, mask, gru.all_weights[0], range(5))
     torch.testing.assert_close(ours[mask], gru(x)[0][mask])  # forwards, padding comes too late to matter
 
 
-def both_ways() -> None:
+@compares("02", "bigru")
+def both_ways():
     _, mask = elements(1)
     theirs = BiGRUEncoder(9, 7, 6).double()
     tokens = torch.arange(20).reshape(4, 5) % 9
@@ -107,15 +121,16 @@ def both_ways() -> None:
     torch.testing.assert_close(ours[mask], theirs(tokens, mask)[0][mask])
 
 
-def some_scores(ties: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def some_scores(ties):
     """Similarities (7, 21), and which picture owns each caption, in any order."""
-    generator = torch.Generator().manual_seed(7)
-    owner = torch.arange(21)[torch.randperm(21, generator=generator)] % 7
-    scores = torch.randn(7, 21, generator=generator, dtype=torch.float64)
+    torch.manual_seed(7)
+    owner = torch.arange(21)[torch.randperm(21)] % 7
+    scores = torch.randn(7, 21, dtype=torch.float64)
     return (scores.round() if ties else scores), owner
 
 
-def table_row() -> None:
+@compares("03", "table_row")
+def table_row():
     for ties in (False, True):
         theirs = evaluation.evaluate(*some_scores(ties))
         ours = taught("03")["table_row"](*evaluation.ranks(*some_scores(ties)))
@@ -123,7 +138,8 @@ def table_row() -> None:
         assert ours.keys() == theirs.keys() - {"rsum"}
 
 
-def average_precision() -> None:
+@compares("03", "average_precision_at_r")
+def average_precision():
     for ties in (False, True):
         scores, owner = some_scores(ties)
         own = owner == torch.arange(7)[:, None]
@@ -132,36 +148,35 @@ def average_precision() -> None:
         assert sum(ours) / 7 == pytest.approx(evaluation.map_at_r(scores, own))
 
 
-def matrices(count: int) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(count)
-    return [torch.randn(4, 9, generator=generator, dtype=torch.float64) for _ in range(count)]
+def matrices(count):
+    torch.manual_seed(count)
+    return [torch.randn(4, 9, dtype=torch.float64) for _ in range(count)]
 
 
-def mean_of_matrices() -> None:
+@compares("12", "mean_of")
+def mean_of_matrices():
     for count in (1, 2, 5):
         theirs = evaluation.ensemble(*matrices(count))
         torch.testing.assert_close(taught("12")["mean_of"](matrices(count)), theirs)
 
 
-def ensemble_as_one() -> None:
-    """Systems of different widths, their vectors of every length."""
-    generator = torch.Generator().manual_seed(7)
+@compares("12", "as_one")
+def ensemble_as_one():
     pairs = [
-        [width * torch.randn(rows, width, generator=generator, dtype=torch.float64) for rows in (4, 9)]
-        for width in (2, 7, 3)
+        [width * torch.randn(rows, width, dtype=torch.float64) for rows in (4, 9)] for width in (2, 7, 3)
     ]
     v, t = (taught("12")["as_one"](list(side)) for side in zip(*pairs, strict=True))
     torch.testing.assert_close(v @ t.T, evaluation.ensemble(*(cosine(*pair) for pair in pairs)))
 
 
-def pictures_and_words() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def pictures_and_words():
     """Regions (4, 5, 6) and words (3, 5, 6), each with its mask."""
     v, v_mask = elements(6)
     t, t_mask = elements(6)
     return v, v_mask, 1 - t[:3].flip(2), t_mask[:3]
 
 
-def real_pairs() -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+def real_pairs():
     """Each picture with each caption: their rows, the real regions (N, 6) and the real words (L, 6)."""
     v, v_mask, t, t_mask = pictures_and_words()
     for b in range(len(v)):
@@ -169,7 +184,8 @@ def real_pairs() -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
             yield b, c, v[b, v_mask[b]], t[c, t_mask[c]]
 
 
-def cross_attention() -> None:
+@compares("07", "attention_weights", "attended_score", "scan")
+def cross_attention():
     """Both directions, and the weights by which each word reads."""
     t2i = similarity.cross_attention(*pictures_and_words())
     i2t = similarity.cross_attention(*pictures_and_words(), direction="i2t", smooth=4.0, lse=5.0)
@@ -182,7 +198,8 @@ def cross_attention() -> None:
         torch.testing.assert_close(weights, similarity.CrossAttention().weights(*sides)[0])
 
 
-def cross_attention_by_captions() -> None:
+@compares("07", "one_caption")
+def cross_attention_by_captions():
     v, v_mask, t, t_mask = pictures_and_words()
     expected = similarity.cross_attention(v, v_mask, t, t_mask)
     for c in range(len(t)):
@@ -190,7 +207,8 @@ def cross_attention_by_captions() -> None:
         torch.testing.assert_close(mine, expected[:, c])
 
 
-def cross_attention_without_reading() -> None:
+@compares("07", "relevance_from_products")
+def cross_attention_without_reading():
     expected = similarity.cross_attention(*pictures_and_words(), aggregate="mean")
     for b, c, regions, words in real_pairs():
         r, w = (F.normalize(x, dim=1) for x in (regions, words))
@@ -199,7 +217,8 @@ def cross_attention_without_reading() -> None:
         torch.testing.assert_close(mine.mean(), expected[b, c])
 
 
-def focal_attention() -> None:
+@compares("07", "refocus", "bfan")
+def focal_attention():
     for focus in ("equal", "prob"):
         expected = similarity.focal_attention(*pictures_and_words(), focus)
         for b, c, regions, words in real_pairs():
@@ -210,17 +229,18 @@ def focal_attention() -> None:
             torch.testing.assert_close(taught("07")["refocus"](weights, focus), theirs)
 
 
-def mined_negatives() -> None:
-    generator = torch.Generator().manual_seed(8)
-    v, t = (torch.randn(rows, 6, generator=generator) for rows in (11, 37))
-    owner = torch.randint(11, (37,), generator=generator)
+@compares("08", "hide_own", "merge", "mine")
+def mined_negatives():
+    v, t = (torch.randn(rows, 6) for rows in (11, 37))
+    owner = torch.randint(11, (37,))
     theirs = mine_offline_negatives(v, t, owner, texts=9, pictures=4, block=5)
     for block in (3, 11):
         texts, pictures = taught("08")["mine"](v, t, owner, 9, 4, block)
         assert texts.tolist() == theirs.texts.tolist() and pictures.tolist() == theirs.pictures.tolist()
 
 
-def weights_of_old_poolers() -> None:
+@compares("10", "sort_weigh_sum")
+def weights_of_old_poolers():
     x = elements(6)[0]
     for theta, pool in (
         ([0.2] * 5, pooling.MeanPool()),
@@ -231,7 +251,8 @@ def weights_of_old_poolers() -> None:
         torch.testing.assert_close(ours, pool(x))
 
 
-def sorted_rows() -> None:
+@compares("10", "sort_rows")
+def sorted_rows():
     x, mask = elements(6)
     pair = [x.clone().requires_grad_() for _ in range(2)]
     for mine, sort in zip(pair, (taught("10")["sort_rows"], pooling.sort_descending), strict=True):
@@ -240,21 +261,24 @@ def sorted_rows() -> None:
     torch.testing.assert_close(pair[0].grad, pair[1].grad)
 
 
-def softmax_without_padding() -> None:
+@compares("10", "safe_softmax")
+def softmax_without_padding():
     for width in (1, 6):
         x, mask = elements(width)
         theirs = masking.softmax_over_real(x, mask)
         torch.testing.assert_close(taught("10")["safe_softmax"](x, mask), theirs)
 
 
-def weights_of_places() -> None:
+@compares("10", "place_code", "gpo_weights")
+def weights_of_places():
     pool = pooling.GPO()
     for count in (1, 2, 7, 36):
         ours = taught("10")["gpo_weights"](taught("10")["place_code"](count), pool.gru, pool.linear)
         torch.testing.assert_close(ours, pool.weights(torch.tensor([count]))[0])
 
 
-def adaptive_pool() -> None:
+@compares("10", "token_level", "adpool")
+def adaptive_pool():
     x, mask = elements(6)
     pool = pooling.AdPool(6).double()
     real = masking.sorted_mask(x, mask)
@@ -268,7 +292,8 @@ def adaptive_pool() -> None:
     torch.testing.assert_close(even, (token + pooling.SoftPool()(x, mask)) / 2)
 
 
-def sets_of_heads() -> None:
+@compares("13", "heads", "add_global")
+def sets_of_heads():
     x, mask = elements(6)
     net = sets.PIENet(6, slots=3, hidden=5).double()
     global_ = x.mean(1)
@@ -277,19 +302,22 @@ def sets_of_heads() -> None:
     torch.testing.assert_close(ours, net(x, global_, mask))
 
 
-def similarities_of_sets() -> None:
+@compares("13", "mil", "match_probability")
+def similarities_of_sets():
     v, t = (torch.randn(*shape, dtype=torch.float64) for shape in ((3, 2, 5), (4, 3, 5)))
     torch.testing.assert_close(taught("13")["mil"](v, t), similarity.mil(v, t))
     ours = taught("13")["match_probability"](v, t, 3.0, -1.0)
     torch.testing.assert_close(ours, similarity.match_probability(v, t, 3.0, -1.0))
 
 
-def spread_of_sets() -> None:
+@compares("13", "circular_variance")
+def spread_of_sets():
     given = torch.randn(5, 4, 6, dtype=torch.float64)
     torch.testing.assert_close(taught("13")["circular_variance"](given), sets.circular_variance(given))
 
 
-def clouds_of_points() -> None:
+@compares("13", "sample")
+def clouds_of_points():
     mean, log_variance = torch.randn(2, 5, 3, dtype=torch.float64)
     torch.manual_seed(4)
     points = sample_gaussians(mean, log_variance, 6)
@@ -298,12 +326,14 @@ def clouds_of_points() -> None:
     torch.testing.assert_close(taught("13")["sample"](mean, log_variance, noise), points)
 
 
-def normalised() -> None:
+@compares("05", "norm")
+def normalised():
     x, _ = elements(6)
     torch.testing.assert_close(taught("05")["norm"](x), nn.LayerNorm(6).double()(x))
 
 
-def transformer_block() -> None:
+@compares("05", "block")
+def transformer_block():
     x, mask = elements(8)
     theirs = Block(8, 2, 16, 0.0).double()
     layer = theirs.layer
@@ -320,7 +350,8 @@ def transformer_block() -> None:
     torch.testing.assert_close(ours[mask], theirs(x, mask)[mask])
 
 
-def padding_in_front() -> None:
+@compares("05", "push")
+def padding_in_front():
     """A caption that is pushed gives what the package gives for one that begins at that position."""
     mask = torch.arange(6) < torch.tensor([3, 6, 2])[:, None]
     tokens = torch.arange(18).view(3, 6).masked_fill(~mask, 0)
@@ -338,7 +369,8 @@ def padding_in_front() -> None:
             torch.testing.assert_close(late[row, real[row]], alone)
 
 
-def pools_of_nodes() -> None:
+@compares("06", "node_pooling")
+def pools_of_nodes():
     x, mask = elements(6)
     pool = NodePooling(6, 3).double()
     pools, weights = taught("06")["node_pooling"](x, mask, pool.weight)
@@ -346,7 +378,8 @@ def pools_of_nodes() -> None:
     torch.testing.assert_close(weights, pool.weights(x, mask))
 
 
-def node_losses() -> None:
+@compares("06", "hardest", "pool_loss", "attend", "node_hinges", "attention_loss")
+def node_losses():
     """Equal values and equal gradients of both losses on nodes, with the negatives of random scores."""
     x, x_mask = elements(6)
     y, y_mask = x.flip(0, 2).contiguous(), x_mask.flip(0)
@@ -363,19 +396,18 @@ def node_losses() -> None:
         torch.testing.assert_close(pair[0].grad, pair[1].grad)
 
 
-def seven_similarities() -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]]]:
+def seven_similarities():
     """Seven similarities of 33 pairs, and the unit vectors that the last four come from."""
-    generator = torch.Generator().manual_seed(7)
-    v, t, *others = F.normalize(torch.randn(6, 33, 5, generator=generator, dtype=torch.float64), dim=-1)
+    v, t, *others = F.normalize(torch.randn(6, 33, 5, dtype=torch.float64), dim=-1)
     v_own, t_off, v_off, t_own = others
-    online = torch.rand(2, 33, generator=generator, dtype=torch.float64) - 0.5
+    online = torch.rand(2, 33, dtype=torch.float64) - 0.5
     pairs = [(v, t_off), (v_off, t), (v_off, t_off), (v_own, t_own)]
     found = [(v * t).sum(1), *online, *((a * b).sum(1) for a, b in pairs)]
     return found, [(v_own, t_off), (v_off, t_own)]
 
 
-def offline_losses() -> None:
-    """Three losses with offline negatives, term by term."""
+@compares("09", "off_tri", "new_pairs", "weighted_online")
+def offline_losses():
     found, sides = seven_similarities()
     positive, online, offline = found[0], found[1:3], found[3:5]
     for margins in ((0.2, 0.0), (0.5, 0.1)):
@@ -393,7 +425,8 @@ def offline_losses() -> None:
             torch.testing.assert_close(equation_4 - plain + weighted, theirs)
 
 
-def gradients_by_hand() -> None:
+@compares("09", "by_hand")
+def gradients_by_hand():
     """Equation 6 is the gradient of the package's loss, where only one side's negatives are near."""
     positive, online, _, offline, *_ = seven_similarities()[0]
     points = [one.clone().requires_grad_() for one in (positive, online, offline)]
@@ -403,9 +436,9 @@ def gradients_by_hand() -> None:
         torch.testing.assert_close(mine.double(), point.grad)
 
 
-def slot_attention() -> None:
+@compares("14", "shares_of", "receive", "predict_set")
+def slot_attention():
     """Equations 2 to 5, with padding that holds anything, on weights of the package's module."""
-    torch.manual_seed(7)
     module = SlotSetPrediction(6, slots=3, iterations=2, hidden=10).double().eval()
     local, whole = torch.randn(5, 9, 6).double(), torch.randn(5, 6).double()
     mask = torch.arange(9) < torch.tensor([9, 4, 1, 7, 2])[:, None]
@@ -419,11 +452,11 @@ def slot_attention() -> None:
     torch.testing.assert_close(shares.detach(), module.attention[:, 0])
 
 
-def smooth_chamfer_by_hand() -> None:
+@compares("14", "smooth", "gradient_by_hand")
+def smooth_chamfer_by_hand():
     """Equations 6 and 8: values, and the gradient by every cosine."""
-    generator = torch.Generator().manual_seed(7)
     for k, n in ((4, 4), (1, 1), (3, 5)):
-        v, t = (torch.randn(2, size, 6, generator=generator).double() for size in (k, n))
+        v, t = (torch.randn(2, size, 6).double() for size in (k, n))
         v, t = F.normalize(v, dim=-1), F.normalize(t, dim=-1)
         for alpha in (1.0, 16.0, 100.0):
             theirs = similarity.smooth_chamfer(v, t, alpha)
@@ -435,9 +468,8 @@ def smooth_chamfer_by_hand() -> None:
             torch.testing.assert_close(mine, expected)
 
 
-def latent_target_by_hand() -> None:
-    """Equations 5 and 6 on weights of the package's decoder."""
-    torch.manual_seed(7)
+@compares("16", "decode", "rec_loss")
+def latent_target_by_hand():
     module = LatentTargetDecoder(6, 5, hidden=9).double()
     z, target = torch.randn(4, 6).double(), torch.randn(4, 5).double()
     weights = [parameter.detach() for parameter in module.parameters()]
@@ -447,9 +479,9 @@ def latent_target_by_hand() -> None:
     torch.testing.assert_close(mine, reconstruction_loss(pred, target))
 
 
-def pulls_by_hand() -> None:
+@compares("15", "pulls")
+def pulls_by_hand():
     """Equation 2: minus the gradient of the package's loss, one direction of it, times tau."""
-    torch.manual_seed(7)
     v, t = (F.normalize(torch.randn(6, 5).double(), dim=1) for _ in range(2))  # (B, D), (C, D)
     for tau in (0.05, 0.7):
         both = []
@@ -463,19 +495,19 @@ def pulls_by_hand() -> None:
         torch.testing.assert_close(second + to_t.sum(0), expected[1])
 
 
-def probe_by_hand() -> None:
-    generator = torch.Generator().manual_seed(7)
-    z = torch.randn(30, 4, generator=generator).double() + 1
-    said = (torch.rand(30, 3, generator=generator) > 0.6).double()
+@compares("15", "probe")
+def probe_by_hand():
+    z = torch.randn(30, 4).double() + 1
+    said = (torch.rand(30, 3) > 0.6).double()
     for alpha in (1.0, 20.0):
         theirs = Ridge(alpha=alpha).fit(z.numpy(), said.numpy()).coef_  # as in `probes`
         mine = taught("15")["probe"](z, said, alpha)
         torch.testing.assert_close(mine, torch.from_numpy(theirs).T)
 
 
-def losses_of_places() -> None:
+@compares("15", "loss_by_place")
+def losses_of_places():
     """Added up over the places, with how many captions are so long, they are the loss of a caption."""
-    torch.manual_seed(7)
     logits, words = torch.randn(5, 6, 9).double(), torch.randint(9, (5, 6))
     mask = torch.arange(6) < torch.tensor([6, 2, 4, 1, 5])[:, None]
     mine = taught("15")["loss_by_place"](logits, words, mask)
@@ -483,7 +515,8 @@ def losses_of_places() -> None:
     torch.testing.assert_close((mine * mask.sum(0)).sum() / 5, theirs)
 
 
-def multiplier_by_hand() -> None:
+@compares("16", "path")
+def multiplier_by_hand():
     """The value of each step, also where it is held at both ends, and with other options."""
     rec = [0.02] * 30 + [0.9] * 30 + torch.rand(30).tolist()
     for options in ({}, {"lr": 0.2}, {"initial": 3.0, "lr": 2.0, "momentum": 0.5, "maximum": 9.0}):
@@ -500,64 +533,68 @@ JUDGED = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -
 """Paired differences that are surely above 0, surely near it, surely below it, and unclear."""
 
 
-def verdicts_of_one_measure() -> None:
+@compares("04", "verdict")
+def verdicts_of_one_measure():
     for differences in JUDGED:
         left = doubts(differences, 1.5)
         mine = taught("04")["verdict"](left.mean, 1.5, left.equal, left.beyond)
         assert mine == judge(left, "better")
 
 
-def three_ideas() -> None:
+@compares("17", "combine")
+def three_ideas():
     made = taught("17")["combine"](get("vsepp_region_gru"))
     assert made.image.reasoner == get("2ad_region_gru+relations").image.reasoner
     assert (made.image.pool, made.losses) == (get("2ad_region_gru").image.pool, get("2ad_region_gru").losses)
 
 
-def first_pictures() -> None:
-    generator = torch.Generator().manual_seed(7)
-    owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
-    scores = torch.rand(7, 35, generator=generator)
+@compares("17", "found_first")
+def first_pictures():
+    owner = torch.arange(35)[torch.randperm(35)] // 5
+    scores = torch.rand(7, 35)
     own, true = taught("17")["found_first"](scores.argmax(0), owner, torch.ones(35, 7) > 0)
     assert own == pytest.approx(evaluation.evaluate(scores, owner)["t2i_r1"]) and true == 100
 
 
-def worse_of_two_ranks() -> None:
-    generator = torch.Generator().manual_seed(7)
-    owner = torch.arange(35)[torch.randperm(35, generator=generator)] // 5
-    for scores in (torch.rand(7, 35, generator=generator), torch.randn(7, 35, generator=generator).round()):
+@compares("09", "cross_ranks")
+def worse_of_two_ranks():
+    owner = torch.arange(35)[torch.randperm(35)] // 5
+    for scores in (torch.rand(7, 35), torch.randn(7, 35).round()):
         theirs = evaluation.cross_retrieval_ranks(scores, owner)
         torch.testing.assert_close(taught("09")["cross_ranks"](scores, owner).double(), theirs)
 
 
-def orders_of_epochs() -> None:
+@compares("18", "epoch_order")
+def orders_of_epochs():
     order = taught("18")["epoch_order"]
     seen = {tuple(order(seed, epoch, 50).tolist()) for seed in range(3) for epoch in range(3)}
     assert len(seen) == 9 and all(sorted(one) == list(range(50)) for one in seen)
     split = small_split("train", 20)
     tokenizer = recipe().tokenizer(split.captions)
 
-    def rows_of(epoch: int, start: int) -> list[list[int]]:
+    def rows_of(epoch, start):
         loader = make_loader(split, tokenizer, 10, epoch=epoch, start=start)
         return [batch.caption_rows.tolist() for batch in loader]
 
     assert rows_of(1, 2) == rows_of(1, 0)[2:] and rows_of(1, 0) != rows_of(2, 0)  # entered anywhere
 
 
-def gradient_of_a_whole_batch() -> None:
+@compares("18", "cached_step")
+def gradient_of_a_whole_batch():
     data = small_data(counts=False)
     tokenizer = recipe().tokenizer(data.train.captions)
     model = System.build(recipe(), data, tokenizer).model.double().train()
     batch = next(iter(make_loader(data.train, tokenizer, 10)))
     batch.pictures = batch.pictures.double()
 
-    def loss(v: Tensor, t: Tensor) -> Tensor:
+    def loss(v, t):
         return ((v @ t.T) / 0.1).logsumexp(0).sum()
 
-    def theirs() -> None:
+    def theirs():
         v, t = model(batch, 3)
         loss(v.vectors, t.vectors).backward()
 
-    def mine() -> None:
+    def mine():
         towers = (
             lambda x: model.encode_pictures(x).vectors,
             lambda x: model.encode_captions(x.clamp(min=0), x >= 0).vectors,
@@ -573,7 +610,8 @@ def gradient_of_a_whole_batch() -> None:
     torch.testing.assert_close(*found)
 
 
-def way_back_of_a_gather() -> None:
+@compares("18", "gather_backward")
+def way_back_of_a_gather():
     gradients = torch.randn(3, 6, 2, dtype=torch.float64)
     with (
         patch("torch.distributed.all_reduce", lambda one: one.copy_(gradients.sum(0))),
@@ -583,18 +621,20 @@ def way_back_of_a_gather() -> None:
     torch.testing.assert_close(taught("18")["gather_backward"](gradients, 1), theirs)
 
 
-def indexed() -> tuple[np.ndarray, np.ndarray]:
+def indexed():
     dice = np.random.default_rng(7)
     return tuple(dice.standard_normal((rows, 16)).astype(np.float32) for rows in (400, 5))
 
 
-def search_in_blocks() -> None:
+@compares("19", "exact_search")
+def search_in_blocks():
     vectors, queries = indexed()
     for query, wanted in zip(queries, top(flat(vectors), queries), strict=True):
         assert taught("19")["exact_search"](vectors, query, 10, 7)[1].tolist() == wanted.tolist()
 
 
-def search_in_cells() -> None:
+@compares("19", "search_cells")
+def search_in_cells():
     vectors, queries = indexed()
     index = quantised("IVF8,Flat", vectors, vectors)
     index.nprobe = 3
@@ -606,7 +646,8 @@ def search_in_cells() -> None:
         assert found.tolist() == wanted.tolist()
 
 
-def search_by_codes() -> None:
+@compares("19", "scores_from_codes")
+def search_by_codes():
     vectors, queries = indexed()
     index = quantised("PQ4x4", vectors, vectors)
     codebooks = faiss.vector_to_array(index.pq.centroids).reshape(4, 16, 4)
@@ -618,76 +659,6 @@ def search_by_codes() -> None:
         np.testing.assert_allclose(mine[rows[0]], theirs[0], atol=1e-4)
 
 
-COMPARED: dict[tuple[str, str], Callable[[], None]] = {
-    ("04", "verdict"): verdicts_of_one_measure,
-    ("17", "combine"): three_ideas,
-    ("17", "found_first"): first_pictures,
-    ("01", "true_of"): true_of,
-    ("02", "Cells"): cells_of_pictures,
-    ("02", "Regions"): regions_of_pictures,
-    ("02", "read"): one_way,
-    ("02", "bigru"): both_ways,
-    ("03", "table_row"): table_row,
-    ("03", "average_precision_at_r"): average_precision,
-    ("05", "norm"): normalised,
-    ("05", "block"): transformer_block,
-    ("05", "push"): padding_in_front,
-    ("06", "node_pooling"): pools_of_nodes,
-    ("06", "hardest"): node_losses,
-    ("06", "pool_loss"): node_losses,
-    ("06", "attend"): node_losses,
-    ("06", "node_hinges"): node_losses,
-    ("06", "attention_loss"): node_losses,
-    ("07", "attention_weights"): cross_attention,
-    ("07", "attended_score"): cross_attention,
-    ("07", "scan"): cross_attention,
-    ("07", "one_caption"): cross_attention_by_captions,
-    ("07", "relevance_from_products"): cross_attention_without_reading,
-    ("07", "refocus"): focal_attention,
-    ("07", "bfan"): focal_attention,
-    ("08", "hide_own"): mined_negatives,
-    ("08", "merge"): mined_negatives,
-    ("08", "mine"): mined_negatives,
-    ("09", "off_tri"): offline_losses,
-    ("09", "new_pairs"): offline_losses,
-    ("09", "weighted_online"): offline_losses,
-    ("09", "by_hand"): gradients_by_hand,
-    ("09", "cross_ranks"): worse_of_two_ranks,
-    ("10", "sort_weigh_sum"): weights_of_old_poolers,
-    ("10", "sort_rows"): sorted_rows,
-    ("10", "safe_softmax"): softmax_without_padding,
-    ("10", "place_code"): weights_of_places,
-    ("10", "gpo_weights"): weights_of_places,
-    ("10", "token_level"): adaptive_pool,
-    ("10", "adpool"): adaptive_pool,
-    ("12", "mean_of"): mean_of_matrices,
-    ("12", "as_one"): ensemble_as_one,
-    ("13", "heads"): sets_of_heads,
-    ("13", "add_global"): sets_of_heads,
-    ("13", "mil"): similarities_of_sets,
-    ("13", "match_probability"): similarities_of_sets,
-    ("13", "circular_variance"): spread_of_sets,
-    ("13", "sample"): clouds_of_points,
-    ("14", "shares_of"): slot_attention,
-    ("14", "receive"): slot_attention,
-    ("14", "predict_set"): slot_attention,
-    ("14", "smooth"): smooth_chamfer_by_hand,
-    ("14", "gradient_by_hand"): smooth_chamfer_by_hand,
-    ("15", "pulls"): pulls_by_hand,
-    ("15", "probe"): probe_by_hand,
-    ("15", "loss_by_place"): losses_of_places,
-    ("16", "decode"): latent_target_by_hand,
-    ("16", "rec_loss"): latent_target_by_hand,
-    ("16", "path"): multiplier_by_hand,
-    ("18", "epoch_order"): orders_of_epochs,
-    ("18", "cached_step"): gradient_of_a_whole_batch,
-    ("18", "gather_backward"): way_back_of_a_gather,
-    ("19", "exact_search"): search_in_blocks,
-    ("19", "search_cells"): search_in_cells,
-    ("19", "scores_from_codes"): search_by_codes,
-}
-
-
 HELD_BY_THEIR_CHECKS = (
     *("02.mean", "02.gru", "03.captions", "03.ranks", "04.all", "04.siblings", "04.p_values", "04.holm"),
     *("05.attention", "10.kmax", "11.loss", "11.rule", "13.soft"),
@@ -696,16 +667,17 @@ HELD_BY_THEIR_CHECKS = (
 
 
 @pytest.mark.parametrize("key", HELD_BY_THEIR_CHECKS)
-def test_the_check_of_a_cell_compares_it_with_the_package(key: str) -> None:
+def test_the_check_of_a_cell_compares_it_with_the_package(key):
     assert key in solved() and borrowed(EXERCISES[key].reference, (), EXERCISES[key].instead)
 
 
-@pytest.mark.parametrize("notebook, name", COMPARED, ids=".".join)
-def test_the_cell_and_the_package_agree(notebook: str, name: str) -> None:
+@pytest.mark.parametrize("notebook, name", COMPARED)
+def test_the_cell_and_the_package_agree(notebook, name):
+    torch.manual_seed(7)
     COMPARED[notebook, name]()
 
 
-def rows(notebook: str) -> list[tuple[str, str]]:
+def rows(notebook):
     """Names of the cell's and of the package's code, from the notebook's table of paper, cell and package."""
     found = []
     for cell in cells(notebook):
@@ -720,7 +692,7 @@ def rows(notebook: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("notebook", sorted(set(TEXTS) - {"00"}))
-def test_the_table_of_paper_and_code_is_true(notebook: str) -> None:
+def test_the_table_of_paper_and_code_is_true(notebook):
     assert rows(notebook), "the notebook has no table | paper | in this notebook | in the package |"
     for here, there in rows(notebook):
         for name in re.findall(r"`(vsecore[\w.]+)", there):

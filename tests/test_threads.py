@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,8 +16,7 @@ from vsecore.paths import ROOT
 LOOK = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('OMP_WAIT_POLICY'))"
 
 
-def start(*arguments: str, **variables: str) -> str:
-    """What a Python program says last, started with no variable of threads but those given."""
+def start(*arguments, **variables):
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     command, environment = [sys.executable, *arguments], clean | paths | variables
@@ -26,42 +24,23 @@ def start(*arguments: str, **variables: str) -> str:
     return run.stdout.strip().splitlines()[-1]
 
 
-def test_what_the_user_sets_wins() -> None:
+def test_what_the_user_sets_wins():
     own = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "ACTIVE", "HOME": "/"}
     assert threads.one_thread(own) == own == threads.whole_machine(own)
     assert threads.whole_machine({}) == {"OMP_WAIT_POLICY": "PASSIVE"}
     assert threads.one_thread({}) == {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
 
 
-def test_a_program_of_the_lab_has_one_thread() -> None:
-    command = [sys.executable, "-c", LOOK]
-    lab = [
-        "-c",
-        f"from course import lab; lab.lab_command = lambda _: {command}"
-        "; lab.write_settings = print; lab.open_lab()",
-    ]
-    assert start(*lab) == "1 PASSIVE"
-    assert start(*lab, OMP_NUM_THREADS="2") == "2 PASSIVE"
-
-
-def test_the_command_line_has_all_cores_and_sleeping_waiters() -> None:
+def test_the_command_line_has_all_cores_and_sleeping_waiters():
     look = f"from vsecore.cli import main\ntry: main()\nexcept SystemExit: {LOOK}"
     assert start("-c", look, "--help") == "None PASSIVE"
-
-
-def test_the_kernels_of_the_stored_notebooks_tests_have_one_thread() -> None:
-    kernel = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LOOK!r}])"
-    load = f"import runpy; runpy.run_path({str(ROOT / 'notebooks' / 'conftest.py')!r}); {kernel}"
-    assert start("-c", load) == "1 PASSIVE"
 
 
 @pytest.mark.parametrize(
     ("tier", "own", "wanted"), [("lesson", "", [1]), ("lesson", "4", []), ("full", "", [])]
 )
-def test_a_lesson_takes_one_thread_in_a_kernel_that_somebody_else_has_started(
-    tier: str, own: str, wanted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[int] = []
+def test_a_lesson_takes_one_thread_in_a_kernel_that_somebody_else_has_started(tier, own, wanted, monkeypatch):
+    taken = []
     monkeypatch.setattr(torch, "set_num_threads", taken.append)
     monkeypatch.setenv("OMP_NUM_THREADS", own)
     if not own:
@@ -72,11 +51,11 @@ def test_a_lesson_takes_one_thread_in_a_kernel_that_somebody_else_has_started(
 
 @pytest.mark.parametrize(("at_once", "wanted"), [(1, "None PASSIVE"), (2, "1 PASSIVE")])
 def test_notebooks_side_by_side_have_one_thread_each_and_alone_all_cores(
-    at_once: int, wanted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[dict[str, str]] = []
+    at_once, wanted, tmp_path, monkeypatch
+):
+    seen = []
 
-    def execute(command: list[str], output: Path, environment: dict[str, str], bar: bool) -> NotebookRun:
+    def execute(command, output, environment, bar):
         seen.append(environment)
         return NotebookRun(output.stem, 1.0, 1.0)
 

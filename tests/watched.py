@@ -1,9 +1,6 @@
 """What a browser complains of while it shows a page, and what a page would ask the network for."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page
@@ -41,8 +38,7 @@ class Complaints(list[str]):
             self.page.remove_listener(event, listener)
 
 
-def need_chromium() -> None:
-    """Skip a test where no Chromium is installed."""
+def need_chromium():
     try:
         find_chromium()
     except CourseError as error:
@@ -50,7 +46,7 @@ def need_chromium() -> None:
 
 
 @contextmanager
-def opened_without_complaint(path: Path, ready: str, **options: Any) -> Iterator[Page]:
+def opened_without_complaint(path, ready, **options):
     """Open a file in a browser with the network cut, wait for a part of it, and allow no complaint."""
     need_chromium()
     with browser() as running:

@@ -6,14 +6,11 @@ Run as: OMP_NUM_THREADS=1 python tests/benchmarks/end_to_end.py --photographs FL
 The folder must be empty: features, run and index go there. Each command has a process of its own.
 """
 
-from __future__ import annotations
-
 import re
 import resource
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 from harness import benchmark
@@ -25,8 +22,7 @@ from vsecore.search import Index
 QUERY = "two dogs on the beach"
 
 
-def commands(options: Namespace, pictures: Path) -> dict[str, list[str]]:
-    """Return the commands, by what they do."""
+def commands(options, pictures):
     photographs = str(options.photographs)
     features, run, index = (str(options.out / name) for name in ("features", "run", "index"))
     weights = ["--weights", options.weights] if options.weights else []
@@ -41,14 +37,12 @@ def commands(options: Namespace, pictures: Path) -> dict[str, list[str]]:
     }
 
 
-def processor_seconds() -> float:
-    """Return the processor's seconds of all commands that have ended: other programs do not lengthen them."""
+def processor_seconds():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def measure(options: Namespace) -> dict[str, float]:
-    """Give the commands, one after the other."""
+def measure(options):
     if options.out.exists() and any(options.out.iterdir()):
         sys.exit(f"--out {options.out} is not empty: what is there would not be made again")
     (first, *_), began = load_karpathy(options.photographs)["test"].files, time.perf_counter()

@@ -15,15 +15,13 @@ import statistics
 import sys
 import threading
 import time
-from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-from torch import Tensor
 
 from vsecore import records
 
@@ -39,7 +37,6 @@ class Times:
     processor: list[float] = field(default_factory=list)
 
     def time(self, run: Run) -> Any:
-        """Do something once, and return its result."""
         synchronise()
         began = time.perf_counter(), time.process_time()
         result = run()
@@ -56,18 +53,16 @@ class Times:
         )
 
 
-def take_turns(tasks: Mapping[str, Run], turns: int, share: float = float("inf")) -> dict[str, Times]:
-    """Let tasks take turns, and one before; a task that has used up its share of seconds takes no more."""
+def take_turns(tasks, turns):
+    """Let tasks take turns, and one before."""
     times = {name: Times() for name in tasks}
     for _ in range(turns + 1):
         for name, run in tasks.items():
-            if sum(times[name].clock) <= share:
-                times[name].time(run)
+            times[name].time(run)
     return times
 
 
-def synchronise() -> None:
-    """Wait until a GPU has done what it was asked for."""
+def synchronise():
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -85,7 +80,6 @@ class Peak:
         return self
 
     def _watch(self) -> None:
-        """Look a thousand times a second."""
         while not self.over:
             self.most = max(self.most, self.process.memory_info().rss - self.before)
             time.sleep(0.001)
@@ -95,45 +89,29 @@ class Peak:
         self.thread.join()
 
 
-def extra_mb(run: Run, device: str) -> float:
+def extra_mb(run):
     """The memory that a task takes while it runs, in MB."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        return (torch.cuda.max_memory_allocated() - before) / 1e6
     with Peak() as peak:
         run()
     return peak.most / 1e6
 
 
-def devices() -> list[str]:
-    """The processor, and the GPU if there is one."""
-    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+def noise(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def noise(*shape: int, seed: int = 0, device: str = "cpu") -> Tensor:
-    """Normal numbers: how long the work takes does not depend on them."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(device)
-
-
-def table(rows: list[Mapping[str, object]]) -> None:
-    """Print rows of the same columns."""
+def table(rows):
     print("\n| " + " | ".join(rows[0]) + " |\n|" + " --- |" * len(rows[0]))
     for row in rows:
         cells = (f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row.values())
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
-def benchmark(name: str, measure: Callable[[Namespace], dict[str, float]], note: str, **options: Any) -> None:
+def benchmark(name, measure, note, **options):
     """Parse the command line, measure, print the numbers, and record them if asked to.
 
-    Args:
-        name: of the record, after "benchmark_".
-        measure: given the options, returns the numbers by name. It may set `data` and `config` of the record
-            as attributes of the options.
-        note: what the numbers are.
-        options: each option's default; a type instead of a value: it must be given.
+    An option is given as its default, or as a type where it must be given. `measure` may set `data` and
+    `config` of the record as attributes of the options.
     """
     described = inspect.getdoc(inspect.getmodule(measure))
     parser = argparse.ArgumentParser(

@@ -7,16 +7,12 @@ size is mined on it too. COCO's time on this processor is estimated: its multipl
 rate, and for each score what selecting took here.
 """
 
-from __future__ import annotations
-
 import time
-from argparse import Namespace
 
 import faiss
 import numpy as np
 import torch
 from harness import benchmark, extra_mb, noise, take_turns
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from vsecore.mining import mine_offline_negatives
@@ -26,8 +22,7 @@ TEXTS, PICTURES = 300, 60
 COCO = (113_287, 566_435, 1024)
 
 
-def product(v: Tensor, t: Tensor) -> None:
-    """Multiply in the blocks that mining takes, and keep nothing."""
+def product(v, t):
     columns = BUDGET // (BYTES * ROWS)
     memory = v.new_empty(ROWS * columns)
     for some in v.split(ROWS):
@@ -35,7 +30,7 @@ def product(v: Tensor, t: Tensor) -> None:
             torch.mm(some, others.T, out=memory[: len(some) * len(others)].view(len(some), len(others)))
 
 
-def faiss_search(v: Tensor, t: Tensor, most: int) -> tuple[np.ndarray, np.ndarray]:
+def faiss_search(v, t, most):
     """FAISS's exact search both ways, own items among what it finds."""
     faiss.omp_set_num_threads(torch.get_num_threads())
     found = []
@@ -46,26 +41,25 @@ def faiss_search(v: Tensor, t: Tensor, most: int) -> tuple[np.ndarray, np.ndarra
     return found[0], found[1]
 
 
-def agreement(mined: np.ndarray, theirs: np.ndarray, own: np.ndarray) -> float:
+def agreement(mined, theirs, own):
     """The share of our negatives that FAISS names too; rounding may let near ties change places."""
     rows = zip(mined, theirs, own, strict=True)
     hits = sum(len(np.intersect1d(ours, row[~hidden][: len(ours)])) for ours, row, hidden in rows)
     return hits / mined.size
 
 
-def measure(options: Namespace) -> dict[str, float]:
-    """Return the ratios on the processor, and the seconds on a GPU."""
+def measure(options):
     pictures, captions = options.pictures, options.captions
     v = normalize(noise(pictures, options.dim), dim=1)
     t = normalize(noise(captions, options.dim, seed=1), dim=1)
     owner = np.arange(captions) * pictures // captions
     most = int(np.bincount(owner).max())
 
-    def mined() -> object:
+    def mined():
         return mine_offline_negatives(v, t, owner, TEXTS, PICTURES)
 
     tasks = {"product": lambda: product(v, t), "mining": mined, "faiss": lambda: faiss_search(v, t, most)}
-    metrics = {"mining_extra_mb": extra_mb(mined, "cpu")}
+    metrics = {"mining_extra_mb": extra_mb(mined)}
     medians = {name: times.medians for name, times in take_turns(tasks, options.turns).items()}
     metrics["product_seconds"], metrics["product_processor_seconds"] = medians["product"]
     for name in ("mining", "faiss"):
@@ -82,8 +76,7 @@ def measure(options: Namespace) -> dict[str, float]:
     return metrics | (on_gpu() if torch.cuda.is_available() else {})
 
 
-def on_gpu() -> dict[str, float]:
-    """Mine random vectors in the numbers of COCO's training split."""
+def on_gpu():
     v, t = (normalize(torch.randn(n, COCO[2], device="cuda"), dim=1) for n in COCO[:2])
     owner = np.arange(COCO[1]) * COCO[0] // COCO[1]
     mine_offline_negatives(v[:4096], t[:20480], np.arange(20480) // 5)  # chooses kernels

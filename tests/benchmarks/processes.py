@@ -9,12 +9,9 @@ two seeds do from the start. What is compared is where they end: the rsum on the
 it differs from seed to seed.
 """
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 from harness import benchmark
@@ -23,7 +20,7 @@ from vsecore import records
 from vsecore.experiments.scales import changes_of
 
 
-def trained(options: Namespace, processes: int, seed: int) -> records.Record:
+def trained(options, processes, seed):
     """Train with some processes, unless it was done before, and return the run's record."""
     folder = options.out / f"{processes}-{seed}"
     if not (folder / "record").is_dir():
@@ -39,9 +36,8 @@ def trained(options: Namespace, processes: int, seed: int) -> records.Record:
     return entry
 
 
-def measure(options: Namespace) -> dict[str, float]:
-    """Train with one process and with several, from each seed."""
-    metrics: dict[str, float] = {}
+def measure(options):
+    metrics = {}
     for count, called in ((1, "1_process"), (options.processes, f"{options.processes}_processes")):
         entries = [trained(options, count, seed) for seed in options.seeds]
         sums = [entry.metrics["rsum"] for entry in entries]

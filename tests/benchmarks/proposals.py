@@ -7,10 +7,7 @@ propose, or that each of them proposes half of. All pictures of dev and test are
 captions of each.
 """
 
-from __future__ import annotations
-
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +22,7 @@ from vsecore.training import evaluate_split, load_run
 
 
 @torch.inference_mode()
-def measure(options: Namespace) -> dict[str, float]:
-    """Return the shares, and how good the run is."""
+def measure(options):
     run, dataset = load_run(options.run), open_precomp(options.features)
     pictures, captions = [], []
     for split in (dataset.dev, dataset.test):
@@ -38,7 +34,7 @@ def measure(options: Namespace) -> dict[str, float]:
     v, t = torch.cat(pictures), torch.cat(captions)
     exact = run.model.scores(Embedding(v), Embedding(t)).topk(10, 0).indices.numpy()
     ways = {"max_sim": max_sim(v, t), "means": v.mean(1) @ t.mean(1).T}  # (pictures, captions)
-    metrics: dict[str, float] = {"pictures": len(v), "captions": len(t), "elements": v.shape[1]}
+    metrics = {"pictures": len(v), "captions": len(t), "elements": v.shape[1]}
     metrics["rsum"] = evaluate_split(run.model, dataset.test, run.tokenizer)["rsum"]
     for count in (10, 20, 50, 100, 200):
         among = {way: scores.topk(count, 0).indices.numpy() for way, scores in ways.items()}

@@ -5,10 +5,6 @@ Run as: OMP_NUM_THREADS=1 python tests/benchmarks/queries.py [--record]
 The pictures of the test split are encoded before. The weights are random, since times do not depend on them.
 """
 
-from __future__ import annotations
-
-from argparse import Namespace
-
 import numpy as np
 import torch
 from harness import Times, benchmark
@@ -18,8 +14,7 @@ from vsecore import scenes
 
 
 @torch.inference_mode()
-def measure(options: Namespace) -> dict[str, float]:
-    """Return the milliseconds for a query, the median over captions, by the rows that are one system."""
+def measure(options):
     test = scenes.load(train=1, dev=1, features="region").test.subset(options.pictures)
     counts = np.asarray(test.picture_counts)
     mask = torch.arange(test.pictures.shape[1]) < torch.from_numpy(counts)[:, None]  # (B, N)

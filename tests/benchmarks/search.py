@@ -16,13 +16,9 @@ Two questions:
 What becomes of sets of vectors is measured by `proposals.py`.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
-from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy as np
@@ -47,8 +43,7 @@ HNSW_MOST = 100_000  # its graph of a million takes too long to build here
 EXAMPLES = 16_384  # the most that codebooks and cells are learned from
 
 
-def more_of(vectors: np.ndarray, count: int) -> np.ndarray:
-    """Make vectors out of those that are there, by adding noise."""
+def more_of(vectors, count):
     dice, made = np.random.default_rng(0), np.empty((count, vectors.shape[1]), np.float32)
     for start in range(0, count, 65_536):
         stop = min(start + 65_536, count)
@@ -59,15 +54,14 @@ def more_of(vectors: np.ndarray, count: int) -> np.ndarray:
     return made
 
 
-def index_of(kind: str, vectors: np.ndarray, examples: np.ndarray, probes: int) -> Any:
-    """Return an index; one of cells looks into some of them."""
+def index_of(kind, vectors, examples, probes):
     index = quantised(kind, vectors, examples)
     if hasattr(index, "nprobe"):
         index.nprobe = probes
     return index
 
 
-def one_by_one(index: Any, queries: np.ndarray) -> tuple[float, np.ndarray]:
+def one_by_one(index, queries):
     """Ask one query after the other; return the median milliseconds, and what was found."""
     top(index, queries[:1])
     took, found = [], []
@@ -78,8 +72,7 @@ def one_by_one(index: Any, queries: np.ndarray) -> tuple[float, np.ndarray]:
     return 1000 * statistics.median(took), np.stack(found)
 
 
-def cost(vectors: np.ndarray, queries: np.ndarray, name: str) -> dict[str, float]:
-    """Print a table of one size; return its numbers by name."""
+def cost(vectors, queries, name):
     count = len(vectors)
     examples = vectors[np.random.default_rng(1).permutation(count)[:EXAMPLES]]
     cells, rows = 2 ** round(np.log2(np.sqrt(count))), {}
@@ -101,7 +94,7 @@ def cost(vectors: np.ndarray, queries: np.ndarray, name: str) -> dict[str, float
     return {f"{name}_{kind}_{key}": value for kind, row in rows.items() for key, value in row.items()}
 
 
-def trap(pictures: np.ndarray, captions: np.ndarray, queries: np.ndarray) -> dict[str, float]:
+def trap(pictures, captions, queries):
     """Compare indexes that saw only pictures with those that saw captions too; return recalls by name."""
     dice, half, metrics = np.random.default_rng(2), len(pictures) // 2, {}
     mixed = np.concatenate([side[dice.permutation(len(side))[:half]] for side in (pictures, captions)])
@@ -116,8 +109,7 @@ def trap(pictures: np.ndarray, captions: np.ndarray, queries: np.ndarray) -> dic
     return metrics | {"trap_cosine_of_the_means": float(means[0] @ means[1])}
 
 
-def measure(options: Namespace) -> dict[str, float]:
-    """Measure the real vectors, the trap, and vectors that are made."""
+def measure(options):
     splits, index = load_karpathy(options.photographs), Index.load(options.index)
     pictures = index.all_vectors()[1]
     chosen = splits["test"].captions[::5][: options.queries], splits["train"].captions[::7][:4096]

@@ -15,7 +15,6 @@ import multiprocessing
 import os
 import statistics
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from harness import benchmark
 from vsecore.data.features import open_precomp
 from vsecore.data.rehearsal import Shape, write_rehearsal
 from vsecore.recipes import get
-from vsecore.training import Event, fit
+from vsecore.training import fit
 
 HELD = 512
 """Pictures in memory, which stand for all."""
@@ -49,8 +48,7 @@ class Repeated:
         return self.held[np.arange(self.count)[rows] % len(self.held)]  # type: ignore[index]
 
 
-def turn(where: str, options: Namespace) -> dict[str, float]:
-    """Take steps from memory or from disk, and return what they took."""
+def turn(where, options):
     data = open_precomp(options.folder)
     if where == "memory":
         held = Repeated(data.train.pictures[np.arange(HELD)], len(data.train))
@@ -60,7 +58,7 @@ def turn(where: str, options: Namespace) -> dict[str, float]:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     times, memory, disk = [], [], psutil.disk_io_counters()
 
-    def watch(event: Event) -> None:
+    def watch(event):
         times.append(time.perf_counter())
         memory.append(psutil.Process().memory_info().rss)
         if event.step >= options.steps:
@@ -76,11 +74,10 @@ def turn(where: str, options: Namespace) -> dict[str, float]:
     }
 
 
-def measure(options: Namespace) -> dict[str, float]:
-    """Let memory and disk take turns."""
+def measure(options):
     shape = Shape.of("coco", share=options.share)
     write_rehearsal(Path(options.folder), shape)
-    found: dict[str, list[dict[str, float]]] = {"memory": [], "disk": []}
+    found = {"memory": [], "disk": []}
     for _ in range(options.turns):
         for where, seen in found.items():
             with multiprocessing.get_context("spawn").Pool(1) as fresh:
