@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,6 +18,7 @@ from matplotlib.patheffects import withStroke
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from course.sketch import rectangle
 from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -139,7 +140,7 @@ class WordMaps:
         for axes, word, values, peak in zip(panels[1:], self.words, self.values, self.peaks(), strict=False):
             for place in smaller_later:
                 style = {"facecolor": scale.to_rgba(values[place]), "linewidth": 0, "antialiased": False}
-                axes.add_patch(_rectangle(self.boxes[place], **style))
+                axes.add_patch(rectangle(self.boxes[place], **style))
             grey = self.seen.pixels.mean(2)  # (H, W), which shines through
             axes.imshow(grey, cmap="gray", alpha=0.3, zorder=2, **whole)
             axes.set_title(word, **under)
@@ -255,17 +256,10 @@ def _chosen(rows: list[Row], caption: str, words: Sequence[str] | None) -> list[
     return chosen
 
 
-def _rectangle(box: np.ndarray, **style: Any) -> Rectangle:
-    """A box, as shares of a picture that is one wide and one high."""
-    left, top, right, bottom = box
-    return Rectangle((left, top), right - left, bottom - top, **style)
-
-
 def _outline(box: np.ndarray, line: float) -> Rectangle:
     """The frame of a box, which every colour below it lets see."""
-    frame = _rectangle(box, fill=False, edgecolor=FRAME, linewidth=line, zorder=3)
-    frame.set_path_effects([withStroke(linewidth=line + 1.2, foreground="white")])
-    return frame
+    halo = [withStroke(linewidth=line + 1.2, foreground="white")]
+    return rectangle(box, fill=False, edgecolor=FRAME, linewidth=line, zorder=3, path_effects=halo)
 
 
 def _areas(boxes: np.ndarray) -> np.ndarray:

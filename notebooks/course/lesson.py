@@ -247,16 +247,13 @@ def published(*systems: str, data: str = "") -> str:
 def check_machine(least_gigabytes: float = 6.0) -> None:
     """Check what the course needs and print a line for each thing, with what to do if it is missing."""
     memory = psutil.virtual_memory().total / 2**30
+    less = f"{memory:.0f} GB found; close other programs, or use tier smoke"
     room = shutil.disk_usage(cache_folder()).free / 2**30
     networks = all(weights_file(name).is_file() for name in NETWORKS)
     wanted = (
         ("Python 3.11 or newer", sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
         ("PyTorch 2.11 or newer", torch.__version__ >= "2.11", "install what requirements.lock names"),
-        (
-            "memory",
-            memory >= least_gigabytes,
-            f"{memory:.0f} GB found; close other programs, or use tier smoke",
-        ),
+        ("memory", memory >= least_gigabytes, less),
         ("room for the cache", room >= 2, f"{room:.1f} GB free; VSECORE_CACHE can name a folder elsewhere"),
         ("networks of the world", networks, "run: vse scenes pretrain scenes-cnn, and scenes-vit"),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -11,13 +10,15 @@ import yaml
 MEANINGS: dict[str, str] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text(encoding="utf-8"))
 """Words of the world, each with the unknown words that it may stand for."""
 _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unknown.split()}
+_PLURALS = {"": "", "ies": "y", "ves": "f", "es": "", "s": ""}
 
 
 def suggestion(sentence: str) -> str:
     """What to try in place of a sentence's unknown words, by meaning; "" if nothing is known to be near."""
     found = {}
     for word in re.findall(r"[a-z]+", sentence.lower()):
-        if nearest := next((_NEAREST[form] for form in _forms(word) if form in _NEAREST), ""):
+        forms = [word.removesuffix(many) + one for many, one in _PLURALS.items() if word.endswith(many)]
+        if nearest := next((_NEAREST[form] for form in forms if form in _NEAREST), ""):
             found[word] = nearest
     return f"Try {' and '.join(f'{near!r} for {word!r}' for word, near in found.items())}." if found else ""
 
@@ -32,11 +33,3 @@ def why_unread(reason: str, sentence: str) -> str:
     if word and f" for {word[0]}" in by_meaning:
         reason = re.sub(f"{spelled_alike}.*", ".", reason)
     return f"{reason} {by_meaning}".rstrip()
-
-
-def _forms(word: str) -> Iterator[str]:
-    """A word, then what it may be the plural of."""
-    yield word
-    for ending, single in (("ies", "y"), ("ves", "f"), ("es", ""), ("s", "")):
-        if word.endswith(ending):
-            yield word.removesuffix(ending) + single

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 Point = tuple[float, float]
 Colour = str | tuple[str, float]
@@ -29,6 +30,12 @@ def box(axes: Axes, middle: Point, size: Point, text: str, fill: Colour = "white
     look = {"boxstyle": "round,pad=0,rounding_size=0.1", "edgecolor": "0.4", "facecolor": fill} | style
     axes.add_patch(FancyBboxPatch((x - width / 2, y - height / 2), width, height, **look))
     axes.text(x, y, text, ha="center", va="center", fontsize=9, linespacing=0.95)
+
+
+def rectangle(box: Sequence[float] | np.ndarray, **style: Any) -> Rectangle:
+    """The rectangle of a box: left, top, right, bottom."""
+    left, top, right, bottom = box
+    return Rectangle((left, top), right - left, bottom - top, **style)
 
 
 def arrow(axes: Axes, start: Point, end: Point, colour: str = "0.4", head: str = "-|>", **style: Any) -> None:

@@ -93,10 +93,8 @@ def _search(entry: Record) -> str:
         for kind, called in KINDS.items():
             key = f"{name}_{kind}"
             if f"{key}_build_seconds" in metrics:  # the slow kinds are not built at every size
-                built, query = (
-                    duration(metrics[f"{key}_build_seconds"]),
-                    f"{metrics[f'{key}_ms_a_query']:.3g}",
-                )
+                built = duration(metrics[f"{key}_build_seconds"])
+                query = f"{metrics[f'{key}_ms_a_query']:.3g}"
                 stored, share = metrics[f"{key}_bytes_a_vector"], metrics[f"{key}_recall_at_10"]
                 rows.append([f"{size:,}", called, built, f"{stored:,.0f}", query, f"{share:.2f}"])
     return table(["vectors", "index", "built in", "bytes a vector", "ms a query", "found"], rows)
@@ -105,10 +103,8 @@ def _search(entry: Record) -> str:
 def _unseen(entry: Record) -> str:
     rows = []
     for name in entry.metrics:
-        if asked := re.fullmatch("(trap_(.*)_by_(.*))_learned_from_pictures", name):
-            shares = (
-                f"{entry.metrics[f'{asked[1]}_learned_from_{seen}']:.2f}" for seen in ("pictures", "both")
-            )
+        if asked := re.fullmatch("(trap_(.*)_by_(.*)_learned_from_)pictures", name):
+            shares = (f"{entry.metrics[asked[1] + seen]:.2f}" for seen in ("pictures", "both"))
             rows.append([f"`{asked[2].replace('_', ',')}`", asked[3], *shares])
     return table(["index", "asked by", "learned from pictures", "from both"], rows)
 

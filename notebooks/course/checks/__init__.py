@@ -10,8 +10,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
-from course.checks.exercise import Exercise, Judgement, Trial, judge_answer
-from course.checks.restarted import explain_missing_names
+from IPython.core.getipython import get_ipython
+
+from course.checks.exercise import RUN_ABOVE, Exercise, Judgement, Trial, judge_answer
 
 __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
@@ -21,6 +22,22 @@ EXERCISES: dict[str, Exercise] = {
     key: task for table in sorted(_tables, key=min) for key, task in table.items()
 }
 """All exercises by their keys, in the order of the notebooks."""
+
+
+def explain_missing_names() -> None:
+    """From now on say `RUN_ABOVE` below the traceback of a missing name, where IPython runs the cells.
+
+    The error stays an error, so papermill, nbval and *Run All* still stop at it.
+    """
+
+    def show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+        if not isinstance(error, UnboundLocalError):  # of a function's own variable: no other cell can help
+            print(RUN_ABOVE)
+
+    if shell := get_ipython():
+        shell.set_custom_exc((NameError,), show)
+
 
 explain_missing_names()
 

@@ -171,11 +171,8 @@ def relevance_from_products(weights, affinity, gram):
 def products(seed=7, queries=4, context=5, alone=False):
     """Weights (n, m), or each word's whole weight on one box, affinities (n, m) and a Gram matrix (m, m)."""
     weights, words, boxes, _ = weighted(seed, queries, context)
-    return (
-        torch.eye(queries, context) if alone else weights,
-        affinities(words, boxes),
-        affinities(boxes, boxes),
-    )
+    weights = torch.eye(queries, context) if alone else weights
+    return weights, affinities(words, boxes), affinities(boxes, boxes)
 
 
 FAST = {

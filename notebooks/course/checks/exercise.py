@@ -13,7 +13,7 @@ or a function that does nothing, gives dots back, or stops because it tried to w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -187,17 +187,13 @@ def _in_the_right_form(answer: Callable[..., Any], right: Callable[..., Any]) ->
     def formed(*arguments: Any) -> Any:
         result = answer(*arguments)
         given = {part.dtype for part in arguments if isinstance(part, Tensor)}
-        if holds_dots(result) or _is_usual(result, given) or any(map(callable, arguments)):
+        parts = result if isinstance(result, tuple) else (result,)
+        usual = all(isinstance(part, Tensor) and part.dtype in given for part in parts)
+        if usual or holds_dots(result) or any(map(callable, arguments)):
             return result
         return _formed(result, right(*arguments))
 
     return formed
-
-
-def _is_usual(result: Any, given: Collection[torch.dtype]) -> bool:
-    """Whether a result is a tensor, or several, of a dtype that was given, and stays as it is."""
-    parts = result if isinstance(result, tuple) else (result,)
-    return all(isinstance(part, Tensor) and part.dtype in given for part in parts)
 
 
 def _formed(result: Any, expected: Any) -> Any:

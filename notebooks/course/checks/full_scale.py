@@ -115,6 +115,7 @@ def cached_step(towers, inputs, loss, size):
     value = loss(*embedded)
     value.backward()
     for (tower, x), vectors in zip(sides, embedded, strict=True):
+        assert vectors.grad is not None
         for part, pull in zip(x.split(size), vectors.grad.split(size), strict=True):
             tower(part).backward(pull)
     return value.item()

@@ -31,13 +31,6 @@ def one_way(S, K, temperature, hidden_by=-inf):
     return -logits.log_softmax(1)[:, 0].mean()
 
 
-def both_ways(hidden_by):
-    """Make a loss that hides the pairs by this number."""
-    return lambda S, K, temperature: (
-        one_way(S, K, temperature, hidden_by) + one_way(S.T, K, temperature, hidden_by)
-    )
-
-
 LOSS = {
     "Return one number for the batch, as a tensor: each direction is a mean over the pairs.": shape(),
     "With all negatives it must be InfoNCE in both directions: check the pair in the sum, the temperature, "
@@ -54,7 +47,11 @@ LOSS = {
         one_way, lambda S, K, temperature: one_way(S.T, K, temperature)
     ),
     "Your loss is wrong where negatives are below zero: what hides a pair must be smaller than any "
-    "similarity.": like(both_ways(0), right_on={"shift": 0.5}, wrong_on={"shift": -0.5}),
+    "similarity.": like(
+        lambda S, K, temperature: one_way(S, K, temperature, 0) + one_way(S.T, K, temperature, 0),
+        right_on={"shift": 0.5},
+        wrong_on={"shift": -0.5},
+    ),
     "Right. With K = B − 1 it is InfoNCE, with K = 1 nearly the hardest triplet.": passed,
 }
 

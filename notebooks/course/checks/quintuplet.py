@@ -13,9 +13,8 @@ from course.checks.samples import gradient_of, normal
 
 
 def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):
-    hinges = [margin - positive + one for one in online] + [
-        offline_margin - positive + one for one in offline
-    ]
+    margins = [margin] * 2 + [offline_margin] * 2
+    hinges = [one - positive + other for one, other in zip(margins, [*online, *offline], strict=True)]
     return torch.stack(hinges).relu().sum()  # of (4, B)
 
 

@@ -22,10 +22,7 @@ COMPROMISE = {
 
 
 def heads(x, mask, W1, W2):
-    def logits(rows):
-        return (rows @ W1).tanh() @ W2  # (B, N, K)
-
-    return weighted_means(logits, x, mask)[1]  # type: ignore[arg-type]
+    return weighted_means(lambda rows: (rows @ W1).tanh() @ W2, x, mask)[1]  # type: ignore[arg-type]
 
 
 def attended(counts=(5, 3), filler=0.0, sharpness=1.0):

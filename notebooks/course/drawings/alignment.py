@@ -15,7 +15,7 @@ from course import dots
 from course.attention import Seen, places_of
 from course.lesson import Lesson
 from course.plots import COLOURS, MARKERS, bare, curves, heatmap, name_rows, show
-from course.sketch import arrow
+from course.sketch import arrow, rectangle
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
@@ -171,9 +171,8 @@ def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], 
         weights = on_boxes[number]
         if seen.boxes is None:  # of so many cells, each has little
             weights = weights / weights.max()
-        for (left, top, right, bottom), weight in zip(places, weights.tolist(), strict=False):
-            style = {"facecolor": COLOURS[1], "alpha": 0.75 * weight, "linewidth": 0}
-            axes.add_patch(plt.Rectangle((left, top), right - left, bottom - top, **style))
+        for box, weight in zip(places, weights.tolist(), strict=False):
+            axes.add_patch(rectangle(box, facecolor=COLOURS[1], alpha=0.75 * weight, linewidth=0))
         best = on_words[number].argsort(descending=True)[:2].tolist()
         read = (f"{words[place]} {100 * on_words[number, place]:.0f} %" for place in best)
         axes.set(title=f"pool {number + 1}", xlabel="\n".join(read))

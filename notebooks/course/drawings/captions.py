@@ -38,15 +38,14 @@ def beside(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[str]], ti
 def who_says_what(picture: Picture) -> None:
     """Show a picture, its captions, and a chart of its facts against the captions."""
     found, said = says(picture)
-    layout, heights, widths = [["picture", "facts"], ["captions"] * 2], [2.6, 1], [1, 1.15]
     figure, panels = plt.subplot_mosaic(
-        layout, figsize=(8.2, 5.4), height_ratios=heights, width_ratios=widths
+        "pf;cc", figsize=(8.2, 5.4), height_ratios=[2.6, 1], width_ratios=[1, 1.15]
     )
-    draw_picture(panels["picture"], scenes.draw(picture.scene, size=224))
+    draw_picture(panels["p"], scenes.draw(picture.scene, size=224))
     lines = [f"{number}  {caption.text}" for number, caption in enumerate(picture.captions, 1)]
-    panels["captions"].text(0.02, 1, "\n".join(lines), va="top", linespacing=1.45)
-    bare(panels["captions"])
-    axes = panels["facts"]
+    panels["c"].text(0.02, 1, "\n".join(lines), va="top", linespacing=1.45)
+    bare(panels["c"])
+    axes = panels["f"]
     dots = (said, 60, COLOURS[0], "says it"), (~said, 8, "0.75", "leaves it out")
     for which, size, colour, label in dots:
         fact, caption = np.nonzero(which)

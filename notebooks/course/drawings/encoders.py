@@ -6,20 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.patches import Rectangle
 
 from course import plots
-from course.sketch import arrow
+from course.sketch import arrow, rectangle
 
 Box = Sequence[float]  # left, top, right, bottom, in the cells of a grid of seven by seven
-
-
-def _frame(axes: Axes, box: Box, colour: str) -> None:
-    left, top, right, bottom = box
-    shape = Rectangle((left, top), right - left, bottom - top, fill=False, color=colour, linewidth=2.5)
-    axes.add_patch(shape)
 
 
 def words_on(pixels: np.ndarray, heats: Mapping[str, np.ndarray]) -> None:
@@ -44,7 +36,8 @@ def elements(pixels: np.ndarray, kinds: Sequence[str], boxes: Sequence[Box]) -> 
         axes.set_title(kind)
         if kind == "regions":
             for number, box in enumerate(boxes):
-                _frame(axes, box, plots.COLOURS[number % len(plots.COLOURS)])
+                colour = plots.COLOURS[number % len(plots.COLOURS)]
+                axes.add_patch(rectangle(box, fill=False, ec=colour, linewidth=2.5))
             continue
         cut = kind == "patches"  # patches are cut apart, cells are not
         for draw in (axes.hlines, axes.vlines):
@@ -62,7 +55,7 @@ def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[s
     for axes, (kind, heat) in zip(panels[0], heats.items(), strict=True):
         seen = np.ma.masked_less(heat, 1e-3)
         image = plots.heat_on(axes, pixels, seen, f"one of the {kind}", norm=LogNorm(1e-3, 1))
-        _frame(axes, frames[kind], plots.COLOURS[1])
+        axes.add_patch(rectangle(frames[kind], fill=False, ec=plots.COLOURS[1], linewidth=2.5))
     label = "the vector moves (share of its length)"
     figure.colorbar(image, ax=list(panels[0]), label=label, shrink=0.85)
     alt = (

@@ -44,8 +44,7 @@ ARROWS = (
 def overview() -> Figure:
     """Draw both encoders, both losses, and what only training needs."""
     figure, axes = canvas((9.2, 3.3), (-0.8, 9.8), (-2.15, 1.5))
-    shade = plt.Rectangle((1.2, -2.1), 8.5, 1.7, fc="#eef7f3", ec=COLOURS[2], linestyle="--", lw=1)
-    axes.add_patch(shade)
+    axes.add_patch(plt.Rectangle((1.2, -2.1), 8.5, 1.7, fc="#eef7f3", ec=COLOURS[2], linestyle="--", lw=1))
     axes.text(9.6, -2.03, "used in training only", ha="right", fontsize=9, color=COLOURS[2])
     for name, (x, y, width, colour) in BOXES.items():
         box(axes, (x, y), (width, 0.6), name, colour)

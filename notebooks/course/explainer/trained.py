@@ -128,9 +128,8 @@ def packed(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     parts: dict[str, Tensor] = {}
     for name, value in weights.items():
         if value.ndim == 2:
-            scale = (
-                value.abs().amax(1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny) / 127
-            )  # (N, 1)
+            largest = value.abs().amax(1, keepdim=True)  # (N, 1)
+            scale = largest.clamp(min=torch.finfo(torch.float32).tiny) / 127
             parts[name], parts[f"{name}.scale"] = (value / scale).round().to(torch.int8), scale
         else:
             parts[name] = value
