@@ -39,6 +39,7 @@ def test_results_are_what_the_records_say_and_findings_hold(path, monkeypatch):
         said = said_now(shell, cell.source)
         if RESULTS in cell.metadata.get("tags", ()):
             assert said == said_then(cell), f"run: python -m course refresh --results {path.stem[:2]}"
+            assert not [text for text in said if "it is not so" in text], "then mend the text"
 
 
 def test_a_new_record_turns_no_stored_notebook_red():
