@@ -10,6 +10,7 @@ import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -208,6 +209,14 @@ def test_only_web_addresses_are_read_also_after_a_redirect(site, tmp_path):
     for address in ("file:///etc/passwd", "ftp://a/b", "/etc/passwd", "http:///x"):
         with pytest.raises(ValueError, match="address"):
             download(address, tmp_path / "x")
+
+
+def test_a_full_disk_is_noticed_beforehand(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(OSError, match="file.zip"):
+        fetch(site, tmp_path)
+    with pytest.raises(OSError, match="a.zip"):
+        unpack(zipped(tmp_path / "a.zip", {"a/1": b"x" * 100}), "", tmp_path)
 
 
 def zipped(path, content):

@@ -7,6 +7,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,6 +49,14 @@ def test_a_backbone_gives_cells_row_by_row(tiny):
     for wrong in (picture.float(), picture[:, :, :16], picture[0]):
         with pytest.raises(ValueError, match="pictures"):
             tiny(wrong)
+
+
+def test_a_disk_without_room_is_told_before_the_work(splits, tiny, tmp_path, monkeypatch):
+    seen, folder = looked_at(tiny), tmp_path / "features"
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(OSError, match="features"):
+        extract(splits, tiny, folder, device="cpu")
+    assert not seen and not list(folder.glob("*.npy*"))
 
 
 def test_extracted_rows_are_what_the_backbone_sees(splits, tiny, tmp_path):
