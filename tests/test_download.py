@@ -213,9 +213,9 @@ def test_only_web_addresses_are_read_also_after_a_redirect(site, tmp_path):
 
 def test_a_full_disk_is_noticed_beforehand(site, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(OSError, match="file.zip"):
+    with pytest.raises(OSError, match="file"):
         fetch(site, tmp_path)
-    with pytest.raises(OSError, match="a.zip"):
+    with pytest.raises(OSError, match=r"a\.zip"):
         unpack(zipped(tmp_path / "a.zip", {"a/1": b"x" * 100}), "", tmp_path)
 
 
