@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from course import __main__ as commands
 from course.checks import EXERCISES
 from course.grading.copies import renewed
+from vsecore import stopping
 
 
 def run(*arguments):
@@ -45,6 +46,9 @@ def test_bad_input_is_told_in_a_sentence(
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["course", *arguments])
+    monkeypatch.setattr(
+        stopping, "stop_tidily", lambda _: None
+    )  # other tests of this process are not stopped
     Path("file").write_text("here already")
     with pytest.raises(SystemExit) as stopped:
         commands.main()
