@@ -73,6 +73,9 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
     try:
+        with path.open("rb") as file:
+            if np.lib.format.read_magic(file) != (1, 0):  # in later versions a header may claim 4 GB
+                raise ValueError("its header is not that of plain numbers")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -86,7 +89,7 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))
-    if not fits:
+    if not fits or min(shape) < 1:
         raise ValueError(
             f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
             "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
