@@ -310,10 +310,8 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
         for line in (line for field in row for line in field.splitlines()[1:]):
             if PurePosixPath(line.partition(delimiter)[0].strip(' "')).suffix.lower() in SUFFIXES:
                 raise ValueError(f"a quote takes in the line {short(line)} too: close it")
-        file, caption = (
-            _path_below_root(row[places["file"]].strip(), root),
-            _on_one_line(row[places["caption"]]),
-        )
+        file = _path_below_root(row[places["file"]].strip(), root)
+        caption = _on_one_line(row[places["caption"]])
         if not file or not caption:
             raise ValueError(f"file {short(file)} and caption {short(caption)}: wanted both")
         split = None
