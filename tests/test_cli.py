@@ -21,7 +21,7 @@ from vsecore.cli.options import complete_recipe
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
 from vsecore.experiments import LESSON_SCALE
-from vsecore.experiments.graded import graded
+from vsecore.experiments.probe import graded
 from vsecore.recipes import RECIPES, VARIANTS
 from vsecore.training import load_run, score_split
 

@@ -38,7 +38,7 @@ def test_the_numbers_are_those_of_the_records(kept):
     changed(kept, "search", real_flat_ms_a_query=0.6543, made_100000_hnsw_recall_at_10=0.7654)
     page = costs.page(kept)
     assert "| 8,091 | all numbers, exact | 138 ms | 2,048 | 0.654 | 1.00 |" in page
-    assert "| 100,000 | a graph of neighbours | 16 s | 2,320 | 0.0944 | 0.77 |" in page
+    assert "| 100,000 | a graph of neighbours | 16.5 seconds | 2,320 | 0.0944 | 0.77 |" in page
     assert "| 1,000,000 | a graph of neighbours" not in page, "it was not measured"
     metrics = changed(kept, "streaming", disk_speed_over_memory=0.9123).metrics
     assert "**0.91 times** as fast" in costs.page(kept) and f"{metrics['features_gb']:.1f} GB" in page

@@ -40,7 +40,7 @@ def page_of(tmp_path, monkeypatch):
         monkeypatch.setattr(
             evidence,
             "WORKS",
-            {work: replace(WORKS[work], summary="In short.", rests_on=(), on_photographs=())},
+            {work: replace(WORKS[work], summary="In short.", rests_on={}, on_photographs={})},
         )
         evidence.lay_evidence(tmp_path / "pages", folder)
         return (tmp_path / "pages" / f"{work}.md").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
@@ -124,7 +124,7 @@ def test_experiments_of_different_worlds_cannot_share_a_page(kept, monkeypatch):
 def test_the_summary_of_a_paper_rests_on_verdicts_that_the_records_give(work):
     for data, claims in (("flickr8k", WORKS[work].on_photographs), ("scenes", WORKS[work].rests_on)):
         judged = {outcome.claim.statement: outcome.judgement for outcome in outcomes(work, data)}
-        assert {statement: judged[statement] for statement, _ in claims} == dict(claims)
+        assert {statement: judged[statement] for statement in claims} == claims
     if not WORKS[work].rests_on:
         assert set(judged.values()) <= {"not tried", "too small to say"}, "there is something to tell"
 

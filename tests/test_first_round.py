@@ -23,9 +23,8 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.claims import PASSED
 from vsecore.experiments.experiment import Training, only_recipe, title_of
-from vsecore.experiments.first_round import SHARES, mine_for, shares_true
 from vsecore.experiments.ledger import Studied, race
-from vsecore.experiments.references import ORACLE, truth_of
+from vsecore.experiments.references import ORACLE, SHARES, mine_for, shares_true, truth_of
 from vsecore.experiments.verdicts import differences
 from vsecore.recipes import get
 from vsecore.training import fit, fit_in_rounds, score_split

@@ -8,7 +8,7 @@ import torch
 from course.engine import first_engine
 from course.explainer import lay_explainer
 from course.explainer.laying import FIRST_EXAMPLES as EXAMPLES
-from coursebook.live import PLACE
+from coursebook.build import LIVE_SEARCH as PLACE
 from vsecore import scenes
 from vsecore.data.words import tokenize
 from vsecore.paths import ROOT

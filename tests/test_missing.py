@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from studies import SIX, ridge, study
 from vsecore.cli import app
 from vsecore.experiments import FAIR_SCALE, get_experiment
-from vsecore.experiments.missing import Survey, train_missing
+from vsecore.experiments.missing import survey, train_missing, union
 
 missing = sys.modules[train_missing.__module__]  # the package has a function of this name
 SEEDS = {seed: {"rsum": 300.0, "i2t_map_at_r": 50.0, "t2i_map_at_r": 50.0} for seed in range(5)}
@@ -24,15 +24,16 @@ def a_small_scale(monkeypatch):
 
 
 def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
+    def lacking(*chosen):
+        return [union(arms.values()) for arms in survey("2ad", "scenes", tmp_path, chosen)[1]]
+
     claimed({}, OTHER)
-    found = Survey.of("2ad", "scenes", tmp_path)
-    assert [sum(map(len, claim.values())) for claim in found.open] == [14, 14]
-    assert len(found.trainings) == 21, "three arms, at three rates and from four more seeds"
+    assert len(union(lacking())) == 21, "three arms, at three rates and from four more seeds"
     study(tmp_path, "2ad_parts", "all", SEEDS, "scenes")
-    assert len(Survey.of("2ad", "scenes", tmp_path).trainings) == 14
+    assert len(union(lacking())) == 14
     some = {seed: SEEDS[seed] for seed in range(3)}
     study(tmp_path, "2ad_parts", "without AdOpt", some, "scenes", rates={1e-3: 90.0, 2e-3: 80.0})
-    lacks = Survey.of("2ad", "scenes", tmp_path, ["AdOpt helps"]).trainings
+    (lacks,) = lacking("AdOpt helps")
     assert len(lacks) == 1 + 2, "the third rate, and two seeds of the best so far"
 
 

@@ -18,6 +18,7 @@ from course.wording import seeds
 from vsecore.experiments import Studied
 from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.statistics import interval
+from vsecore.experiments.verdicts import differences as gaps
 
 AXES = {
     "rsum": "rsum,\nsum of six recalls",
@@ -89,14 +90,8 @@ def by_rsum(found: Mapping[str, Studied]) -> list[str]:
     return sorted(found, key=lambda arm: -found[arm].rsum)
 
 
-def gaps(ours: Studied, theirs: Studied, measure: str = "rsum") -> list[float]:
-    """The difference of two arms from each seed that they share."""
-    first, second = ours.results[measure], theirs.results[measure]
-    return [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
-
-
 def gap(ours: Studied, theirs: Studied, measure: str = "rsum") -> tuple[float, float, float]:
-    """The mean of these differences, and its 95 % interval."""
+    """The mean difference of two arms over the seeds that they share, and its 95 % interval."""
     apart = gaps(ours, theirs, measure)
     return statistics.mean(apart), *interval(apart)
 

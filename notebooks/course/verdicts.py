@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from course.wording import seeds, signed, spread
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE, PASSED
-from vsecore.experiments.graded import GRADED
 from vsecore.experiments.printed import printed_difference
+from vsecore.experiments.probe import GRADED
 from vsecore.experiments.set_vectors import LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.verdicts import Judgement
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
@@ -41,18 +40,12 @@ class Work:
     source: str
     notebooks: list[str]
     summary: str
-    rests_on: tuple[tuple[str, Judgement], ...] = ()
-    on_photographs: tuple[tuple[str, Judgement], ...] = ()
-
-    @classmethod
-    def read(cls, entry: dict[str, Any]) -> Work:
-        """Read one from its entry in `works.yml`."""
-        claims = {name: tuple(entry.get(name, {}).items()) for name in ("rests_on", "on_photographs")}
-        return cls(**entry | claims)
+    rests_on: Mapping[str, Judgement] = field(default_factory=dict)
+    on_photographs: Mapping[str, Judgement] = field(default_factory=dict)
 
 
 _FILE = Path(__file__).with_name("works.yml")
-WORKS = {key: Work.read(entry) for key, entry in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
+WORKS = {key: Work(**entry) for key, entry in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
 """The papers that have a page, by key."""
 
 

@@ -7,13 +7,13 @@ import re
 import statistics
 from collections.abc import Collection, Iterable, Sequence
 
+from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.statistics import interval
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
-    """A Markdown table, if need be of a class of the stylesheet's; a bar within a cell stays one."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    text = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    """A Markdown table, if need be of a class of the stylesheet's."""
+    text = markdown_table(heads, rows)
     return f":::{{table}}\n:class: {style}\n\n{text}\n:::" if style else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -128,9 +128,10 @@ def row(name: str, metrics: Sequence[Mapping[str, float]]) -> list[str]:
     return cells
 
 
-def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows))
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; a bar within a cell stays one."""
+    lines = [[cell.replace("|", r"\|") for cell in line] for line in (heads, ["---"] * len(heads), *rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _mean(seeds: Sequence[Mapping[str, float]], metric: str) -> str:

@@ -125,7 +125,7 @@ class Experiment:
     pairs: bool = False
     """Whether it also measures if pictures that differ in one relation are told apart, see `pairs`."""
     probes: bool = False
-    """Whether it also measures more than recalls: see `probe` and `graded`."""
+    """Whether it also measures more than recalls: see `probe`."""
     follows_losses: bool = False
     """Whether it also records losses and multipliers in training, see `watching`."""
     world: str = SCENES

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
@@ -74,53 +73,43 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
     return {(experiment.data_named(data), *key): name for key, name in lacks.items()}
 
 
-@dataclass(frozen=True)
-class Survey:
-    """Which of a paper's claims are judged on some data, and what the others lack."""
+def survey(
+    work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()
+) -> tuple[int, Sequence[Mapping[tuple[str, str], Trainings]]]:
+    """Return how many claims of a paper are judged on some data, and for each other what its arms lack.
 
-    judged: int
-    """How many claims are judged."""
-    open: Sequence[Mapping[tuple[str, str], Trainings]]
-    """For each claim that is not, what its arms lack, by experiment and arm. Claims that the data cannot
-    answer are left out."""
+    That is by experiment and arm. Claims that the data cannot answer are left out. `chosen`: only these
+    claims, by statement, or all by the work.
+    """
+    results = [
+        outcome
+        for outcome in outcomes(work, data, folder=folder)
+        if not gates.never(outcome.claim, data)
+        and (not chosen or {work, outcome.claim.statement} & {*chosen})
+    ]
+    names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
+    entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
 
-    @classmethod
-    def of(cls, work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()) -> Survey:
-        """Read the records of a paper; chosen: only these claims, by statement, or all by the work."""
-        results = [
-            outcome
-            for outcome in outcomes(work, data, folder=folder)
-            if not gates.never(outcome.claim, data)
-            and (not chosen or {work, outcome.claim.statement} & {*chosen})
-        ]
-        names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
-        entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
+    def seconds_of(recipe: str, name: str) -> float:
+        """Take as long as the quickest of the recipe, else of the experiment, else of the paper.
 
-        def seconds_of(recipe: str, name: str) -> float:
-            """Take as long as the quickest of the recipe, else of the experiment, else of the paper.
+        Whatever else a machine does only makes a training slower.
+        """
+        own = [entry for entry in entries[name] if entry.name == recipe]
+        taken = own or entries[name] or [entry for several in entries.values() for entry in several]
+        return min((entry.seconds for entry in taken), default=math.nan)
 
-            Whatever else a machine does only makes a training slower.
-            """
-            own = [entry for entry in entries[name] if entry.name == recipe]
-            taken = own or entries[name] or [entry for several in entries.values() for entry in several]
-            return min((entry.seconds for entry in taken), default=math.nan)
+    @cache
+    def lacks_of(name: str, arm: str) -> Trainings:
+        found = lacking(get_experiment(name), arm, data, entries[name])
+        return {key: seconds_of(recipe, name) for key, recipe in found.items()}
 
-        @cache
-        def lacks_of(name: str, arm: str) -> Trainings:
-            found = lacking(get_experiment(name), arm, data, entries[name])
-            return {key: seconds_of(recipe, name) for key, recipe in found.items()}
-
-        lacks = [
-            {(one.claim.experiment, arm): lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
-            for one in results
-            if one.shut
-        ]
-        return cls(len(results) - len(lacks), lacks)
-
-    @property
-    def trainings(self) -> Trainings:
-        """The trainings that all claims together lack."""
-        return union(arms for claim in self.open for arms in claim.values())
+    lacks = [
+        {(one.claim.experiment, arm): lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
+        for one in results
+        if one.shut
+    ]
+    return len(results) - len(lacks), lacks
 
 
 def union(several: Iterable[Trainings]) -> Trainings:
@@ -138,11 +127,12 @@ def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] 
     lines, judged, listed = [], 0, 0
     for work in works:
         for data in DATA:
-            found = Survey.of(work, data, folder, chosen)
-            claims, more = found.judged + len(found.open), sum(not any(one.values()) for one in found.open)
-            counts = map(str, (claims, found.judged, len(found.open), more, len(found.trainings)))
-            lines.append([work, data, *counts, _hours(found.trainings)])
-            judged, listed = judged + found.judged, listed + claims
+            known, lacks = survey(work, data, folder, chosen)
+            trainings = union(arms for claim in lacks for arms in claim.values())
+            claims, more = known + len(lacks), sum(not any(one.values()) for one in lacks)
+            counts = map(str, (claims, known, len(lacks), more, len(trainings)))
+            lines.append([work, data, *counts, _hours(trainings)])
+            judged, listed = judged + known, listed + claims
     return f"{markdown_table(heads, lines)}\n\n{judged} of {listed} claims judged"
 
 
@@ -183,7 +173,7 @@ def train_missing(
     done, at_work = set[tuple[str, str]](), dict[Future[None], tuple[str, str, Trainings]]()
     with executor(jobs) as pool:
         while True:
-            lacks = [claim for work in works for claim in Survey.of(work, data, folder, chosen).open]
+            lacks = [claim for work in works for claim in survey(work, data, folder, chosen)[1]]
             arms = [one for claim in sorted(lacks, key=cost) for one in claim.items() if one[1]]
             left = union(trainings for _, trainings in arms)
             for (name, arm), trainings in arms:

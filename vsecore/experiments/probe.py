@@ -1,10 +1,10 @@
-"""What a caption's vector still knows: linear probes of what the caption says, on scenes.
+"""More than recalls: what a caption's vector still knows, and how good a whole ranking is.
 
-A fact that no probe can read from the vectors has been left out by the encoder. The paper can only look at
-recalls; on scenes every caption comes with its logical form.
+A fact that no linear probe can read from the vectors has been left out by the encoder. The paper can only
+look at recalls; on scenes every caption comes with its logical form.
 
 Source: Bleeker, Yates and de Rijke 2023 (LTD), section 6, asks for such a measure; linear probes as in Alain
-and Bengio 2017.
+and Bengio 2017. R-precision and nDCG: LTD, section 4.3, and for nDCG Messina et al. 2020 (TERN).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from vsecore import scenes
-from vsecore.data.splits import Dataset
+from vsecore.data.caption_overlap import rouge_l
+from vsecore.data.splits import Dataset, Split
+from vsecore.evaluation import ndcg, r_precision
 from vsecore.experiments.references import scenes_of
 from vsecore.model import VSE
 from vsecore.scoring import Captions, encode
@@ -25,6 +27,8 @@ FACTS = ("noun", "colour", "size", "relation", "place")
 """What a caption may say, and what is probed."""
 FEWEST = 20
 """A name that fewer captions of either split have, or lack, is left out."""
+GRADED = ("i2t_r_precision", "t2i_ndcg_rouge_l")
+"""What `graded` gives."""
 Facts = Mapping[str, Mapping[str, np.ndarray]]
 """Which captions name what: by fact and name, (Nc,) bool."""
 
@@ -94,3 +98,15 @@ def facts_of(captions: Sequence[scenes.Caption]) -> Facts:
         }
         for fact in FACTS
     }
+
+
+def graded(scores: Tensor, split: Split) -> dict[str, float]:
+    """Return the R-precision of caption retrieval and the nDCG of picture retrieval, in percent.
+
+    A picture is relevant to a caption in the degree in which its captions share words with it (ROUGE-L).
+    `scores` are the similarities of the split's n pictures and Nc captions, (n, Nc).
+    """
+    own = torch.arange(len(split))[:, None] == torch.from_numpy(split.owner)  # (n, Nc)
+    overlap = rouge_l(split.captions, split.captions, split.owner)  # (Nc, n)
+    values = (r_precision(scores, own), ndcg(scores.T, overlap))
+    return {name: 100 * value for name, value in zip(GRADED, values, strict=True)}

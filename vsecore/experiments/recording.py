@@ -17,11 +17,9 @@ from vsecore.experiments import watching
 from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS
 from vsecore.experiments.experiment import Experiment, Training, title_of
-from vsecore.experiments.first_round import shares_true
-from vsecore.experiments.graded import GRADED, graded
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, sideways_captions
-from vsecore.experiments.probe import FACTS, probe_metric, probes
-from vsecore.experiments.references import on_truth, truth_of
+from vsecore.experiments.probe import FACTS, GRADED, graded, probe_metric, probes
+from vsecore.experiments.references import on_truth, shares_true, truth_of
 from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.set_vectors import measure_sets
 from vsecore.training import Run, score_split
@@ -32,20 +30,6 @@ COCO_5K = 5000
 MADE = ("negatives", "weights", "targets")
 """What comes from the recipe, the data and the seed, and so does not tell two trainings apart: what the first
 of two rounds leaves, and sentence targets, whose last digits differ from one processor to another."""
-NOTES = {
-    "dev_rsum_": "after each epoch the rsum on dev, and how many negatives either rule of AdOpt keeps, the "
-    "mean over its batches",
-    watching.CONTRAST[0]: "of each epoch the mean contrastive loss; where captions are decoded also the "
-    "mean reconstruction loss, and with a bound the multiplier at its end",
-    "mined_by": "the seconds are those of the second round",
-    "mined_true_": "of the mined texts and pictures, how many are true of their anchor, in percent",
-    "log_variance_": "of each side's sets, the mean logarithm of the circular variance, and the rsum with "
-    "one vector alone or left out",
-    GRADED[0]: "R-precision, and nDCG of the first 25 by ROUGE-L, in percent",
-    "probe_": "how well linear probes read from captions' vectors what the captions say, the mean area "
-    "under the curve in percent",
-}
-"""What a record's note says if the name of a metric, or of an entry for its data, begins like this."""
 
 
 def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data: str) -> set[str]:
@@ -123,10 +107,7 @@ def record_of(
     if len(runs) == 1:
         metrics |= parts[0].metrics
         config, data = runs[0].recipe.portable(), runs[0].data | data
-        names = (*metrics, *sources[0])
-        notes = [f"best epoch on dev, evaluated on {pool}"]
-        notes += [note for begins, note in NOTES.items() if any(one.startswith(begins) for one in names)]
-        note = "; ".join(notes)
+        note = f"best epoch on dev, evaluated on {pool}"
     return records.record(
         name,
         config=config,

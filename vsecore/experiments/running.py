@@ -23,9 +23,8 @@ from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
-from vsecore.experiments.first_round import mine_for
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
-from vsecore.experiments.references import record_references, truth_of
+from vsecore.experiments.references import mine_for, record_references, truth_of
 from vsecore.experiments.scales import WORLDS, Scale, changes_of, collection_of
 from vsecore.experiments.watching import Watch, observe_losses, observe_negatives
 from vsecore.paths import results

@@ -127,7 +127,7 @@ def _remark(pair: Pair, data: str) -> str:
     return "against a baseline that failed" if weaker is pair[1] else "but the system itself failed"
 
 
-def differences(first: Studied, second: Studied | None, measure: str) -> list[float]:
+def differences(first: Studied, second: Studied | None, measure: str = "rsum") -> list[float]:
     """Return one arm minus the other, for each seed that both have, in order; None: the arm itself."""
     one = first.results.get(measure, {})
     other = dict.fromkeys(one, 0.0) if second is None else second.results.get(measure, {})

@@ -174,7 +174,7 @@ class _Training:
         state, rank = self.state, self.accelerator.process_index
         # Makes dropout a function of seed, step and process, so that a resumed run repeats it.
         torch.manual_seed(((self.settings.seed * 1_000_003 + state.step) * 1_009 + rank) % 2**63)
-        terms, scored = self.shared(batch, state.epoch)
+        terms, (scores, positives) = self.shared(batch, state.epoch)
 
         self.optimizer.zero_grad()
         self.accelerator.backward(sum(terms.values()))
@@ -192,8 +192,8 @@ class _Training:
         self._tell(
             "step",
             terms={name: term.detach() for name, term in terms.items()},
-            scores=scored.scores,
-            positives=scored.positives,
+            scores=scores,
+            positives=positives,
             saved=due or state.batch == self.steps_an_epoch,
         )
         if due:

@@ -87,7 +87,7 @@ def duration(seconds: float) -> str:
     for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} seconds"
+    return f"{seconds:.1f} seconds" if seconds >= 0.999 else f"{1000 * seconds:.3g} ms"
 
 
 class EnoughError(Exception):

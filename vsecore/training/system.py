@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -77,12 +76,13 @@ class System(nn.Module):
         settings = recipe.training
         return cls(model, losses, weights, settings.frozen_epochs, settings.embed_at_a_time)
 
-    def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], Scored]:
+    def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor]]:
         """Embed a batch, compare it, and compute every loss.
 
         Returns:
             The terms of the loss by name, each a scalar times its weight, so that they add up to what is
-            minimised; and the scores of the joint batch.
+            minimised; and the scores of the joint batch (B, C), without gradient, and which pairs belong
+            together (bool).
         """
         if self.frozen_epochs:  # a weight without a gradient is not moved, not even by weight decay
             for weight in self._pretrained:
@@ -93,7 +93,7 @@ class System(nn.Module):
         with torch.autocast(batch.tokens.device.type, enabled=False):
             step = self._step(batch, pairs, epoch, "tokens" in read)
             terms = {name: self.weights[name] * _term(name, loss, step) for name, loss in self.losses.items()}
-        return terms, Scored(step.scores.detach(), step.positives)
+        return terms, (step.scores.detach(), step.positives)
 
     def _step(
         self, batch: Batch, pairs: list[tuple[Embedding, Embedding]], epoch: int, with_tokens: bool
@@ -117,14 +117,6 @@ class System(nn.Module):
             tokens=gather(batch.tokens, shares) if with_tokens else None,
             token_mask=gather(batch.token_mask, shares) if with_tokens else None,
         )
-
-
-@dataclass(frozen=True)
-class Scored:
-    """The scores of a joint batch (B, C), without gradient, and which pairs belong together (bool)."""
-
-    scores: Tensor
-    positives: Tensor
 
 
 def _term(name: str, loss: nn.Module, step: Step) -> Tensor:

@@ -28,12 +28,17 @@ from course.grading.plain import facts_of, key_of_label
 from coursebook.costs import lay_costs
 from coursebook.evidence import lay_evidence
 from coursebook.instructor import instructor_page
-from coursebook.live import put_search_first
 from vsecore import scenes
 from vsecore.paths import ROOT
 
 # The search on the title page: the notebook that shows it, and what is asked there.
 FIRST_NOTEBOOK, QUERY = "00_start_here.ipynb", "two boats on the lake"
+LIVE_SEARCH = """<div class="live-search">
+<p class="live-fallback">Type a sentence, and the pictures that fit it best appear. This search runs in your
+browser and needs JavaScript, which is off here. The cells below show what it finds.</p>
+</div>
+"""
+"""What stands below the first notebook's title; `book/_static/live.js` puts the search in its place."""
 
 
 def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
@@ -98,7 +103,7 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
             _hide_injected_parameters(cell)
             _fold_answer(cell)
             if stored.name == FIRST_NOTEBOOK and cell["cell_type"] == "markdown":
-                cell["source"] = put_search_first("".join(cell["source"]))
+                cell["source"] = re.sub(r"^(# .+\n)\s*", rf"\1\n{LIVE_SEARCH}\n", "".join(cell["source"]))
         (folder / stored.name).write_text(json.dumps(notebook), encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ from course.wording import signed, table, typeset
 from vsecore import records
 from vsecore.paths import assets
 from vsecore.records import Record
+from vsecore.training.planning import duration
 
 PAGE = "costs"
 BENCHMARKS = ("end_to_end", "streaming", "processes", "proposals", "search")
@@ -117,13 +118,3 @@ TABLES = {
     "unseen": ("search", _unseen),
 }
 """The tables of the page: the benchmark of each, and what makes it of its record."""
-
-
-def duration(seconds: float) -> str:
-    """Say how long something took, in a unit that suits it."""
-    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    if seconds >= 1:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 else f"{1000 * seconds:.2g} ms"

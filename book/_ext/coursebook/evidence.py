@@ -33,12 +33,10 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
 from vsecore.experiments.experiment import BY_WORK
-from vsecore.experiments.first_round import SHARES
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
-from vsecore.experiments.graded import GRADED
 from vsecore.experiments.pairs import METRICS as PAIRS
-from vsecore.experiments.probe import FACTS, probe_metric
-from vsecore.experiments.references import ORACLE
+from vsecore.experiments.probe import FACTS, GRADED, probe_metric
+from vsecore.experiments.references import ORACLE, SHARES
 from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, alone, without
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
@@ -95,7 +93,7 @@ def page(work: str, kept: Path, figures: Path) -> str:
     differences = [
         statistics.mean(outcome.differences.get("rsum") or [math.nan])
         for data, rests_on in (("scenes", paper.rests_on), ("flickr8k", paper.on_photographs))
-        for statement, _ in rests_on
+        for statement in rests_on
         for outcome in found.outcomes[data]
         if outcome.claim.statement == statement
     ]
