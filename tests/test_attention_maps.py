@@ -10,6 +10,7 @@ from torch import nn
 
 import small
 from course import lesson, plots
+from course.attention import Seen
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.word_pieces import BERTTokenizer
@@ -20,7 +21,7 @@ from vsecore.similarity import Cosine, Similarity
 WORDS = Vocabulary(["red", "kite", "above", "beach"])
 PIXELS = np.full((40, 80, 3), 200, np.uint8)
 BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.25, 0.5], [0.5, 0.5, 1, 1]])
-SEEN = plots.Seen(PIXELS, np.eye(3, dtype=np.float32), BOXES)
+SEEN = Seen(PIXELS, np.eye(3, dtype=np.float32), BOXES)
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +127,7 @@ def test_the_training_mode_is_left_as_it_was():
 
 
 def test_cells_lie_row_by_row_from_the_top_left():
-    seen = plots.Seen(PIXELS, np.eye(4, 3, dtype=np.float32))
+    seen = Seen(PIXELS, np.eye(4, 3, dtype=np.float32))
     maps = maps_of(model(), seen, "kite")
     assert maps.boxes.tolist() == [[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]]
 
@@ -134,12 +135,12 @@ def test_cells_lie_row_by_row_from_the_top_left():
 @pytest.mark.parametrize("boxes", [BOXES[:2], BOXES * 100, BOXES[:, [2, 1, 0, 3]]])
 def test_boxes_that_cannot_be_drawn_are_refused(boxes):
     with pytest.raises(ValueError, match="boxes"):
-        plots.Seen(PIXELS, SEEN.features, boxes)
+        Seen(PIXELS, SEEN.features, boxes)
 
 
 def test_padding_of_a_split_is_left_out():
     split = Split("test", np.ones((1, 3, 2), np.float16), ["a"], np.array([0]), ["x"], np.array([2]))
-    seen = plots.Seen.of_row(split, 0, PIXELS, BOXES)
+    seen = Seen.of_row(split, 0, PIXELS, BOXES)
     assert seen.features.shape == (2, 2) and len(seen.boxes) == 2
 
 
@@ -167,7 +168,7 @@ def test_any_recipe_can_be_asked(name, measure):
     recipe = get(name).override({"dim": 16, "text.encoder.minimum_count": 1})
     tokenizer = recipe.tokenizer(split.captions)
     run = SimpleNamespace(model=recipe.build(split.pictures.shape[2], tokenizer), tokenizer=tokenizer)
-    seen = plots.Seen.of_row(split, 0, PIXELS, np.tile(BOXES[0], (5, 1)))
+    seen = Seen.of_row(split, 0, PIXELS, np.tile(BOXES[0], (5, 1)))
     maps = plots.word_maps(run, seen, split.captions[0])
     assert maps.measure == measure and np.isfinite(maps.values).all()
     assert maps.values.shape == (len(split.captions[0].split()), len(seen.features))

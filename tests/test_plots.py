@@ -54,7 +54,7 @@ def test_the_search_box_answers_and_tells_mistakes(capsys):
         if sentence == "wrong":
             raise ValueError("unknown word")
 
-    box = widgets.search_box(answer, start="a dog").children[0]
+    box = widgets.search_box(answer).children[0]
     box.value = "two dogs"
     box.value = "wrong"
     assert asked == ["two dogs", "wrong"]

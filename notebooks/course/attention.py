@@ -96,25 +96,16 @@ class WordMaps:
     boxes: np.ndarray
     hidden: int = 0
 
-    def peaks(self) -> list[int]:
-        """Return for each word the element with the largest value."""
-        return [int(place) for place in self.values.argmax(1)]
-
-    def describe(self, *, peaks: bool = True) -> str:
+    def describe(self) -> str:
         """Say in words what the figure shows, for its alt text.
 
-        A training on another machine may give other `peaks`, the places where words have their largest
-        values: where the words of a figure are compared between machines, leave them out.
+        Where the largest values lie is left out: a training on another machine may give others.
         """
         kind = "cells" if self.seen.boxes is None else "boxes"
-        said = (
+        return (
             f"A picture, and a small map of its {len(self.boxes)} {kind} for each of {len(self.words)} words "
             f'of the caption "{self.caption}". A colour gives the {self.measure}; a frame marks the largest.'
         )
-        if not peaks:
-            return said
-        found = (f"{word}, {self._place(peak)}" for word, peak in zip(self.words, self.peaks(), strict=True))
-        return f"{said} Each word and where its largest value lies: {'; '.join(found)}."
 
     def figure(self, columns: int = 5) -> Figure:
         """Draw the picture, then a map for each word, all on one scale, in so many columns.
@@ -137,28 +128,18 @@ class WordMaps:
         low = float(self.values.min()) if self.measure == "cosine" else 0.0
         scale = ScalarMappable(Normalize(low, float(self.values.max())), cmap="viridis")
         smaller_later = np.argsort(-_areas(self.boxes), kind="stable")
-        for axes, word, values, peak in zip(panels[1:], self.words, self.values, self.peaks(), strict=False):
+        for axes, word, values in zip(panels[1:], self.words, self.values, strict=False):
             for place in smaller_later:
                 style = {"facecolor": scale.to_rgba(values[place]), "linewidth": 0, "antialiased": False}
                 axes.add_patch(rectangle(self.boxes[place], **style))
             grey = self.seen.pixels.mean(2)  # (H, W), which shines through
             axes.imshow(grey, cmap="gray", alpha=0.3, zorder=2, **whole)
             axes.set_title(word, **under)
-            axes.add_patch(_outline(self.boxes[peak], 2.2))
+            axes.add_patch(_outline(self.boxes[values.argmax()], 2.2))
         figure.colorbar(scale, ax=panels, label=self.measure, shrink=0.8, aspect=25)
         more = f" ({self.hidden} words have no map)" if self.hidden else ""
         figure.suptitle(f"{self.caption}{more}", fontsize=11)
         return figure
-
-    def _place(self, element: int) -> str:
-        """Where an element lies, in words."""
-        box = self.boxes[element]
-        if _areas(box[None])[0] > 0.9:
-            return "the whole picture"
-        across, down = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-        row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
-        column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
-        return " ".join(filter(None, (row, column))) or "middle"
 
 
 @torch.inference_mode()

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from vsecore.scenes.build import NETWORK_OF
 
 #: Every collection that the course knows by name.
 DatasetName = Literal["scenes", "flickr8k", "flickr30k", "coco"]
-DATASETS: tuple[DatasetName, ...] = get_args(DatasetName)
 Sizes = dict[Literal["train", "dev", "test"], Count]
 # For photographs without extracted features: small enough for a laptop, by their names in timm.
 REGIONS = "regions"
@@ -47,7 +46,7 @@ def open_dataset(
     opening checks all pictures and features, and extracts those of changed pictures again.
 
     Args:
-        name: one of `DATASETS`.
+        name: one of `DatasetName`.
         root: for photographs, the folder of features, or of pictures and captions. Beside these, a folder
             `regions` may hold features of a detector's regions for the same pictures.
         features: what an element is.
@@ -111,9 +110,9 @@ def picture_files(root: Path, split: str) -> list[Path]:
     return load_karpathy(root)[split].files
 
 
-def read_pixels(files: Sequence[Path], size: int = 224) -> list[np.ndarray]:
-    """Read pictures for showing: each uint8 (size, size, 3)."""
-    return [np.asarray(open_picture(file).resize((size, size))) for file in files]
+def read_pixels(files: Sequence[Path]) -> list[np.ndarray]:
+    """Read pictures for showing: each uint8 (224, 224, 3)."""
+    return [np.asarray(open_picture(file).resize((224, 224))) for file in files]
 
 
 def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Sizes) -> Dataset:

@@ -30,8 +30,7 @@ from course.datasets import (
     region_boxes,
 )
 from course.meanings import why_unread
-from course.wording import table
-from vsecore import records, scenes, threads
+from vsecore import scenes, threads
 from vsecore.arguments import checked
 from vsecore.data.files import cache_folder, locked
 from vsecore.data.karpathy import find_annotations
@@ -56,7 +55,7 @@ class Lesson:
 
     Attributes:
         tier: "smoke" (seconds, to see that all runs), "lesson" (2 CPU cores, the default) or "full" (GPUs).
-        data: "scenes" or a photograph collection, one of `course.datasets.DATASETS`.
+        data: "scenes" or a photograph collection, one of `course.datasets.DatasetName`.
         data_root: the collection's folder; None for scenes.
         seed: seeds everything that is random.
     """
@@ -183,7 +182,7 @@ def begin(
 
     Args:
         tier: one of `TIERS`.
-        data: one of `course.datasets.DATASETS`.
+        data: one of `course.datasets.DatasetName`.
         data_root: the folder of a photograph collection (its pictures and captions, or extracted features).
         seed: torch's generator is seeded with it.
 
@@ -218,33 +217,7 @@ def numbers(measured: Mapping[str, float]) -> None:
     print("\n".join(f"{name:<{width}}  {value:10.1f}" for name, value in measured.items()))
 
 
-def published(*systems: str, data: str = "") -> str:
-    """Return what papers report about some systems, as a Markdown table made from `assets/published.json`.
-
-    A recall that was not found is a dash. The rsum is added up from the recalls; where some are missing, it
-    is the printed one. `data` leaves only the rows whose data begins with it, such as "coco".
-    """
-    entries = records.published()
-    known = {entry.system for entry in entries}
-    if unknown := set(systems) - known:
-        raise ValueError(
-            f"nothing published is known about {min(unknown)!r}; there are {', '.join(sorted(known))}"
-        )
-    heads = ["system", "backbone", "models", "pre-training pairs", "data"]
-    heads += ["picture to text", "text to picture", "rsum", "source", "read in"]
-    rows = []
-    for entry in entries:
-        if entry.system in systems and entry.data.startswith(data) and entry.rsum is not None:
-            shown = [
-                f"{entry.metrics[name]:.1f}" if name in entry.metrics else "–" for name in records.RECALLS
-            ]
-            row = [entry.system, entry.backbone, str(entry.models), entry.pairs_before, entry.data]
-            row += [" / ".join(shown[:3]), " / ".join(shown[3:]), f"{entry.rsum:.1f}", entry.source]
-            rows.append([*row, entry.read_in + (f"; misprint: {entry.misprint}" if entry.misprint else "")])
-    return table(heads, rows)
-
-
-def check_machine(least_gigabytes: float = 6.0) -> None:
+def check_machine() -> None:
     """Check what the course needs and print a line for each thing, with what to do if it is missing."""
     memory = psutil.virtual_memory().total / 2**30
     less = f"{memory:.0f} GB found; close other programs, or use tier smoke"
@@ -253,7 +226,7 @@ def check_machine(least_gigabytes: float = 6.0) -> None:
     wanted = (
         ("Python 3.11 or newer", sys.version_info >= (3, 11), "rebuild the environment with a newer Python"),
         ("PyTorch 2.11 or newer", torch.__version__ >= "2.11", "install what requirements.lock names"),
-        ("memory", memory >= least_gigabytes, less),
+        ("memory", memory >= 6, less),
         ("room for the cache", room >= 2, f"{room:.1f} GB free; VSECORE_CACHE can name a folder elsewhere"),
         ("networks of the world", networks, "run: vse scenes pretrain scenes-cnn, and scenes-vit"),
     )

@@ -14,8 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from course.attention import Seen as Seen
-from course.attention import WordMaps as WordMaps
 from course.attention import word_maps as word_maps
 
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]] | list[float] | np.ndarray]
@@ -128,9 +126,9 @@ def curve_panels(
     return figure, list(grid.flat)
 
 
-def bands(axes: Axes, seeds: Mapping[str, np.ndarray], *, x: str, y: str, title: str = "") -> None:
+def bands(axes: Axes, seeds: Mapping[str, np.ndarray], *, x: str, y: str) -> None:
     """Draw means over seeds, of (seeds, epochs) by name, as lines, shaded from the lowest to the highest."""
-    curves(axes, {name: each.mean(0) for name, each in seeds.items()}, x=x, y=y, title=title)
+    curves(axes, {name: each.mean(0) for name, each in seeds.items()}, x=x, y=y)
     for each, colour in zip(seeds.values(), COLOURS, strict=False):
         epochs = range(1, each.shape[1] + 1)
         axes.fill_between(epochs, each.min(0), each.max(0), color=colour, alpha=0.2, linewidth=0)

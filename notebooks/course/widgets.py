@@ -21,13 +21,13 @@ _CHOSEN = """<figure style="margin: 0"><img src="data:image/webp;base64,{picture
  style="max-width: 100%; height: auto"><figcaption>{words}</figcaption></figure>"""
 
 
-def search_box(answer: Callable[[str], None], start: str = "") -> ipywidgets.VBox:
+def search_box(answer: Callable[[str], None]) -> ipywidgets.VBox:
     """Make a box to type a sentence into; each press of Enter shows the answer below.
 
     `answer` is called with the sentence; what it displays appears under the box, and so does what it raises.
     """
     box = ipywidgets.Text(
-        value=start, placeholder="a red kite above the beach", description="Find", continuous_update=False
+        placeholder="a red kite above the beach", description="Find", continuous_update=False
     )
     box.layout.width = "36em"
     output = ipywidgets.Output()

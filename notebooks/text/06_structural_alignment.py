@@ -80,7 +80,7 @@ caption, owner = dataset.dev.captions[row], int(dataset.dev.owner[row])
 seen = lesson.seen(dataset, "dev", owner)
 longer = [word for word, _ in tokenizer.words_of(caption) if len(word) > 3][:7]
 maps = word_maps(run, seen, caption, words=longer)
-plots.show(maps.figure(columns=4), alt=maps.describe(peaks=False))
+plots.show(maps.figure(columns=4), alt=maps.describe())
 
 # %% [markdown]
 # Nobody told the system which box a word belongs to, and it shows: hardly a word singles out its own box. Most maps look alike, because the

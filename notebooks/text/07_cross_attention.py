@@ -79,7 +79,7 @@ model, tokenizer = run.model, run.tokenizer
 
 # %%
 maps = plots.word_maps(run, lesson.seen(dataset, "test", row), caption)
-plots.show(maps.figure(columns=4), alt=maps.describe(peaks=False))
+plots.show(maps.figure(columns=4), alt=maps.describe())
 
 # %% [markdown]
 # Nobody told the model which word belongs to which box. It only learned which captions were written for which picture. But one picture

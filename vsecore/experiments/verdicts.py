@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from vsecore.data.splits import FeatureKind
 from vsecore.experiments import gates
 from vsecore.experiments.claims import Claim, claims
 from vsecore.experiments.gates import Shut
@@ -48,24 +47,20 @@ class Outcome:
         return f"{words}, {self.remark}" if self.remark else words
 
 
-def outcomes(
-    work: str, data: str, experiment: str = "", features: FeatureKind | None = None, folder: Path = RESULTS
-) -> list[Outcome]:
+def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
     """Judge a paper's claims by the records of fair trainings on some data, see `gates` and `statistics`.
 
     With the same seed, both arms of a claim saw the same batches, so their difference is taken seed by seed.
     What a claim is about has its own measures, see `claims.SUBJECTS`. Each is tested by itself, with Holm's
     correction over all claims of an experiment that it judges, judged or not yet; if the measures disagree
-    the verdict is "mixed". "not tried": an arm has no record. The claims may be those of one experiment only;
-    the kind of features is each experiment's own unless another is named.
+    the verdict is "mixed". "not tried": an arm has no record.
     """
     by_experiment: dict[str, list[Claim]] = defaultdict(list)
     for claim in claims(work, data):
-        if experiment in ("", claim.experiment):
-            by_experiment[claim.experiment].append(claim)
+        by_experiment[claim.experiment].append(claim)
     found = []
     for name, several in by_experiment.items():
-        arms = studied(name, data, features, folder=folder)
+        arms = studied(name, data, folder=folder)
         looked_at = [_first_look(claim, arms, data) for claim in several]
         judged = {one.claim: pair for one, pair in looked_at if pair is not None and not one.shut}
         verdicts = _by_measure(judged, [one for one in claims(data=data) if one.experiment == name], data)

@@ -97,29 +97,26 @@ class EnoughError(Exception):
 class _StepTimer:
     """A callback that times the steps of a training, and ends it after some seconds.
 
-    The first step of an epoch does not count, unless there are no others: data must be opened before it, and
-    before the very first, memory be taken and caches filled.
+    The very first step does not count, unless it is the only one: memory must be taken, and caches filled.
     """
 
     event: Event
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self._later, self._first = seconds, list[float](), list[float]()
-        self._before, self._after_step = time.perf_counter(), False
+        self.seconds, self._steps, self._before = seconds, list[float](), time.perf_counter()
 
     @property
     def took(self) -> list[float]:
         """The seconds of each step that counts."""
-        return self._later or self._first[1:] or self._first
+        return self._steps[1:] or self._steps
 
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
+        self.event, before, self._before = event, self._before, time.perf_counter()
         if event.kind == "step":
-            (self._later if self._after_step else self._first).append(time.perf_counter() - self._before)
-        self.event = event
-        if sum(self._later or self._first[1:]) >= self.seconds:
+            self._steps.append(self._before - before)
+        if sum(self._steps[1:]) >= self.seconds:
             raise EnoughError
-        self._before, self._after_step = time.perf_counter(), event.kind == "step"
 
 
 @checked
@@ -191,10 +188,10 @@ def _seconds_of(
     return embedding / share + comparing / pairs
 
 
-def _some_negatives(split: Split, count: int = 4) -> OfflineNegatives:
+def _some_negatives(split: Split) -> OfflineNegatives:
     """Return other pictures and their captions as if they were the hardest."""
     first = np.unique(split.owner, return_index=True)[1]  # (n,)   a caption of each picture
-    others = 1 + np.arange(min(count, len(split) - 1))
+    others = 1 + np.arange(min(4, len(split) - 1))
     following = (np.arange(len(split))[:, None] + others) % len(split)  # (n, k)
     return OfflineNegatives(first[following].astype(np.int32), following[split.owner].astype(np.int32))
 

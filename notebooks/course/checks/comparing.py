@@ -126,9 +126,9 @@ holds = Check
 """Anything else that is true of a right answer. `wrong` passes the trials before it and fails it."""
 
 
-def between(low: float, high: float, wrong: Sequence[Any] = ()) -> Check:
+def between(low: float, high: float) -> Check:
     """The answer is a number between two others, and none of them."""
-    return Check(lambda answer: low < float(answer) < high, wrong)
+    return Check(lambda answer: low < float(answer) < high)
 
 
 class equals(Check):

@@ -25,11 +25,11 @@ def found(lesson: Lesson, sentence: str, rows: Sequence[int]) -> None:
     plots.show(figure, alt=words)
 
 
-def loss_curve(losses: Sequence[float], window: int = 10) -> None:
-    """Draw the loss of each step, and its mean over the last steps."""
+def loss_curve(losses: Sequence[float]) -> None:
+    """Draw the loss of each step, and its mean over the last ten."""
     figure, axes = plt.subplots(figsize=(5.6, 2.8))
     axes.plot(losses, color="0.75", linewidth=0.8, label="each batch")
-    window = min(window, len(losses))
+    window = min(10, len(losses))
     smooth = np.convolve(losses, np.ones(window) / window, mode="valid")
     axes.plot(np.arange(window - 1, len(losses)), smooth, label=f"mean of {window} batches")
     axes.set(xlabel="step", ylabel="loss (InfoNCE)", ylim=(0, None))
