@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from vsecore import cli, paths, stopping, threads
-from vsecore.cli.options import Seed, check_writable
+from vsecore.cli.options import check_writable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +30,7 @@ def course(
     tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
     data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
     data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")] = 0,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
     if tier != "full":  # two notebooks at a time, so one thread here and in each of them

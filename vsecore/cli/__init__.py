@@ -15,7 +15,7 @@ import typer
 
 from vsecore import __version__, threads
 from vsecore.cli import data, evaluation, experiments, lists, runs, scenes, search
-from vsecore.cli.options import with_parts
+from vsecore.cli.options import command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,7 +25,7 @@ app = typer.Typer(
 app.add_typer(scenes.app, name="scenes")
 app.add_typer(data.app, name="data")
 app.add_typer(search.app, name="search")
-for command in (
+for function in (
     runs.plan,
     runs.train,
     evaluation.evaluate,
@@ -39,7 +39,7 @@ for command in (
     lists.parts,
     lists.experiments,
 ):
-    app.command()(with_parts(command))
+    command(app, own_parts=True)(function)
 
 SEARCH = ("faiss", "jinja2", "python_multipart", "qdrant_client", "starlette", "uvicorn")
 EXTRAS = {"tensorboard": "logs", "pyarrow": "offline"} | dict.fromkeys(SEARCH, "search")

@@ -9,51 +9,47 @@ from typing import Annotated, Literal
 import typer
 
 from vsecore import stopping
-from vsecore.cli.options import Collection, Features, Seed, writable
+from vsecore.cli.options import Collection, Count, Folder, Kind, Seed, command
 
 app = typer.Typer(no_args_is_help=True, help="Photographs and features: get, check, extract them.")
 
-Out = Annotated[Path, typer.Argument(callback=writable, help="The folder to write features into.")]
-OutOption = Annotated[
-    Path, typer.Option("--out", callback=writable, help="The folder to write features into.")
-]
-Captions = Annotated[Path | None, typer.Option(help="The dataset_*.json, if not in the folder.")]
-OnDisk = Annotated[Literal["float16", "float32"], typer.Option(help="Precision on disk, half or single.")]
 
-
-@app.command("get")
+@command(app, "get")
 def data_get(
-    name: Annotated[Collection, typer.Argument(help="Which collection.")],
-    root: Annotated[Path, typer.Option(callback=writable, help="The folder to put it into.")],
-    only: Annotated[
-        list[str] | None, typer.Option(help="Only this archive, such as val2014.zip. Can be repeated.")
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", help="The address of a folder of the same archives, not the official one."),
-    ] = None,
-    delete_archives: Annotated[
-        bool, typer.Option("--delete-archives", help="Delete each archive once it is unpacked.")
-    ] = False,
+    name: Collection,
+    *,
+    root: Folder,
+    only: list[str] | None = None,
+    from_: str | None = None,
+    delete_archives: bool = False,
 ) -> None:
     """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
 
     Run it again to bring back pictures that are missing; delete damaged ones first.
+
+    Options:
+        name: Which collection.
+        root: The folder to put it into.
+        only: Only this archive, such as val2014.zip. Can be repeated.
+        from: The address of a folder of the same archives, not the official one.
+        delete_archives: Delete each archive once it is unpacked.
     """
     from vsecore.data.collections import get
 
     stopping.advise(lambda: "continue with the same command")
-    if not get(name, root, only=only or [], base=source, delete_archives=delete_archives, say=typer.echo):
+    if not get(name, root, only=only or [], base=from_, delete_archives=delete_archives, say=typer.echo):
         raise typer.Exit(1)
     typer.echo(f"next: vse data check {root}")
 
 
-@app.command("check")
-def data_check(
-    root: Annotated[Path, typer.Argument(help="A folder of photographs with captions, or of features.")],
-    captions: Captions = None,
-) -> None:
-    """Check a folder of photographs or of features, and list every problem."""
+@command(app, "check")
+def data_check(root: Path, *, captions: Path | None = None) -> None:
+    """Check a folder of photographs or of features, and list every problem.
+
+    Options:
+        root: A folder of photographs with captions, or of features.
+        captions: The dataset_*.json, if not in the folder.
+    """
     from vsecore.data.features import check_precomp, holds_features
     from vsecore.data.karpathy import check_photographs
 
@@ -70,35 +66,36 @@ def data_check(
     typer.echo("ready")
 
 
-@app.command("extract")
+@command(app, "extract")
 def data_extract(
-    root: Annotated[Path, typer.Argument(help="The folder with pictures and captions.")],
-    out: Out,
-    backbone: Annotated[
-        str,
-        typer.Option(help="A timm model, best with its weights (resnet152.tv_in1k), or a detector."),
-    ] = "resnet50.tv_in1k",
-    weights: Annotated[Path | None, typer.Option(help="A file of weights, instead of the hub's.")] = None,
-    captions: Captions = None,
-    mirror: Annotated[
-        bool, typer.Option("--mirror", help="Also extract each picture's mirror image: twice the elements.")
-    ] = False,
-    picture_size: Annotated[
-        int | None, typer.Option(min=32, help="The side of the pictures, if not the one it was trained on.")
-    ] = None,
-    dtype: OnDisk = "float16",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Pictures at a time: 32, or 4 for a detector.", show_default=False),
-    ] = None,
-    skip_unreadable: Annotated[
-        bool, typer.Option("--skip-unreadable", help="Leave out missing and unreadable pictures.")
-    ] = False,
+    root: Path,
+    out: Folder,
+    *,
+    backbone: str = "resnet50.tv_in1k",
+    weights: Path | None = None,
+    captions: Path | None = None,
+    mirror: bool = False,
+    picture_size: Annotated[int | None, Kind(min=32)] = None,
+    dtype: Literal["float16", "float32"] = "float16",
+    batch_size: Count | None = None,
+    skip_unreadable: bool = False,
 ) -> None:
     """Extract features of every picture with a trained network. Resumes where it was stopped.
 
     torchvision/fasterrcnn_resnet50_fpn gives 36 regions and their boxes, a ViT gives patches, others a grid.
     Several processes share the work: accelerate launch -m vsecore data extract ...
+
+    Options:
+        root: The folder with pictures and captions.
+        out: The folder to write features into.
+        backbone: A timm model, best with its weights (resnet152.tv_in1k), or a detector.
+        weights: A file of weights, instead of the hub's.
+        captions: The dataset_*.json, if not in the folder.
+        mirror: Also extract each picture's mirror image: twice the elements.
+        picture_size: The side of the pictures, if not the one it was trained on.
+        dtype: Precision on disk, half or single.
+        batch_size: Pictures at a time: 32, or 4 for a detector.
+        skip_unreadable: Leave out missing and unreadable pictures.
     """
     from vsecore.data.backbones import MirroredBackbone
     from vsecore.data.extraction import extract
@@ -115,21 +112,24 @@ def data_extract(
     _show(out)
 
 
-@app.command("import")
+@command(app, "import")
 def data_import(
-    sources: Annotated[
-        list[Path], typer.Argument(help="TSV files, or folders with one .npy or .npz file for each picture.")
-    ],
-    captions: Annotated[
-        Path, typer.Option(help="The dataset_*.json that says which picture is in which split.")
-    ],
-    out: OutOption,
-    boxes: Annotated[
-        Path | None, typer.Option(help="A folder with each picture's boxes, if they are not in the sources.")
-    ] = None,
-    dtype: OnDisk = "float16",
+    sources: list[Path],
+    *,
+    captions: Path,
+    out: Folder,
+    boxes: Path | None = None,
+    dtype: Literal["float16", "float32"] = "float16",
 ) -> None:
-    """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes."""
+    """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes.
+
+    Options:
+        sources: TSV files, or folders with one .npy or .npz file for each picture.
+        captions: The dataset_*.json that says which picture is in which split.
+        out: The folder to write features into.
+        boxes: A folder with each picture's boxes, if they are not in the sources.
+        dtype: Precision on disk, half or single.
+    """
     from vsecore.data.butd import import_regions
 
     stopping.advise(lambda: "continue with the same command")
@@ -137,31 +137,38 @@ def data_import(
     _show(out)
 
 
-@app.command("join")
-def data_join(
-    folders: Annotated[list[Path], typer.Argument(help="Folders of features, of the same pictures.")],
-    out: OutOption,
-    cells: Annotated[
-        bool, typer.Option("--cells", help="Join grids of one size cell by cell, not picture by picture.")
-    ] = False,
-) -> None:
-    """Put the features of several networks side by side, each picture as one vector."""
+@command(app, "join")
+def data_join(folders: list[Path], *, out: Folder, cells: bool = False) -> None:
+    """Put the features of several networks side by side, each picture as one vector.
+
+    Options:
+        folders: Folders of features, of the same pictures.
+        out: The folder to write features into.
+        cells: Join grids of one size cell by cell, not picture by picture.
+    """
     from vsecore.data.joining import join
 
     _show(join(folders, out, cells))
 
 
-@app.command("rehearse")
+@command(app, "rehearse")
 def data_rehearse(
-    collection: Annotated[Collection, typer.Argument(help="Whose shape the numbers take.")],
-    out: Out,
-    features: Features = "region",
-    share: Annotated[float, typer.Option(help="The share of the pictures.")] = 1.0,
+    collection: Collection,
+    out: Folder,
+    *,
+    features: Literal["grid", "region", "patch"] = "region",
+    share: float = 1.0,
     seed: Seed = 0,
 ) -> None:
     """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
 
     COCO's regions are 18.2 GB.
+
+    Options:
+        collection: Whose shape the numbers take.
+        out: The folder to write features into.
+        features: What an element is.
+        share: The share of the pictures.
     """
     from vsecore.data.rehearsal import Shape, write_rehearsal
 

@@ -6,21 +6,19 @@ import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from vsecore.cli.options import (
-    Folds,
-    RecordOption,
+    Count,
+    File,
+    Folder,
+    Present,
     SplitName,
-    SplitOption,
-    VectorsOption,
     open_dataset,
     open_for,
     open_run,
-    writable,
-    writable_file,
 )
 
 if TYPE_CHECKING:
@@ -33,78 +31,6 @@ if TYPE_CHECKING:
 CCA = Path("cca")
 """What means canonical correlation analysis in place of a run's folder."""
 Also = StrEnum("Also", ["ranking", "sets"])
-
-
-Runs = Annotated[
-    list[Path],
-    typer.Argument(
-        help="A run's folder; or cca, which is solved in closed form; or a recipe of CLIP or SigLIP, or "
-        "such a model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble."
-    ),
-]
-Sources = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data",
-        help="'scenes', or a folder of extracted features: one for all runs, or one for each, in their "
-        "order. [default: scenes]",
-    ),
-]
-Coco = Annotated[
-    bool,
-    typer.Option(
-        "--coco",
-        help="The tables of COCO's 5,000 test pictures: 1K and 5K, and, where COCO's caption ids are "
-        "known, CxC and ECCV Caption.",
-    ),
-]
-CaptionsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--captions",
-        exists=True,
-        dir_okay=False,
-        help="Karpathy's dataset_coco.json, for features without COCO's caption ids.",
-    ),
-]
-AlsoOption = Annotated[
-    list[Also] | None,
-    typer.Option(
-        help="ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first "
-        "both ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable."
-    ),
-]
-Relevance = Annotated[
-    Path | None,
-    typer.Option(
-        exists=True,
-        dir_okay=False,
-        help="A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by SPICE.",
-    ),
-]
-Weights = Annotated[
-    list[float] | None,
-    typer.Option("--weight", help="The weight of each run, in order; repeat it. [default: all the same]"),
-]
-Written = Annotated[
-    Path | None, typer.Option("--json", callback=writable_file, help="Write all numbers into this file.")
-]
-PerQuery = Annotated[
-    Path | None,
-    typer.Option(
-        "--per-query",
-        callback=writable_file,
-        help="Write the rank and the first ten results of every query into this file, a JSON object a line.",
-    ),
-]
-Embeddings = Annotated[
-    Path | None,
-    typer.Option(
-        "--embeddings",
-        callback=writable,
-        help="Write the embedded split into this folder, as .npy files, and what each row is (ids.json).",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -125,24 +51,44 @@ class Scored:
 
 
 def evaluate(
-    runs: Runs,
-    data: Sources = None,
-    split: SplitOption = "test",
-    folds: Folds = None,
-    coco: Coco = False,
-    captions: CaptionsOption = None,
-    also: AlsoOption = None,
-    relevance: Relevance = None,
-    weights: Weights = None,
-    vectors: VectorsOption = None,
-    written: Written = None,
-    per_query: PerQuery = None,
-    embeddings: Embeddings = None,
-    record: RecordOption = None,
+    runs: list[Path],
+    *,
+    data: list[str] | None = None,
+    split: SplitName = "test",
+    folds: Count | None = None,
+    coco: bool = False,
+    captions: Present | None = None,
+    also: list[Also] | None = None,
+    relevance: Present | None = None,
+    weight: list[float] | None = None,
+    vectors: Path | None = None,
+    json: File | None = None,
+    per_query: File | None = None,
+    embeddings: Folder | None = None,
+    record: Folder | None = None,
 ) -> None:
     """Evaluate a trained run on a split, or several as an ensemble, by the mean of their similarities.
 
     Behind the recalls stand their 95 % intervals, from drawing the pictures again with replacement.
+
+    Options:
+        runs: A run's folder; or cca, which is solved in closed form; or a recipe of CLIP or SigLIP, or such
+            a model's folder, evaluated as it is (zero-shot). Several are averaged: an ensemble.
+        data: 'scenes', or a folder of extracted features: one for all runs, or one for each, in their order.
+            [default: scenes]
+        coco: The tables of COCO's 5,000 test pictures: 1K and 5K, and, where COCO's caption ids are known,
+            CxC and ECCV Caption.
+        captions: Karpathy's dataset_coco.json, for features without COCO's caption ids.
+        also: ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first both
+            ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable.
+        relevance: A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by
+            SPICE.
+        weight: The weight of each run, in order; repeat it. [default: all the same]
+        json: Write all numbers into this file.
+        per_query: Write the rank and the first ten results of every query into this file, a JSON object a
+            line.
+        embeddings: Write the embedded split into this folder, as .npy files, and what each row is
+            (ids.json).
     """
     from vsecore import records
     from vsecore.data.files import write_json
@@ -157,8 +103,8 @@ def evaluate(
         (vectors and CCA not in runs, "--vectors is given, and only cca takes them here"),
         (len(sources) not in (1, len(runs)), f"--data is given {len(sources)} times for {len(runs)} runs"),
         (
-            weights and (len(weights) != len(runs) or not min(weights) > 0),
-            f"--weight is {weights} for {len(runs)} runs: give a number above 0 for each",
+            weight and (len(weight) != len(runs) or not min(weight) > 0),
+            f"--weight is {weight} for {len(runs)} runs: give a number above 0 for each",
         ),
         ("sets" in asked and len(runs) > 1, f"--also sets is given for {len(runs)} runs: give one"),
         (embeddings and len(runs) > 1, f"--embeddings is given for {len(runs)} runs: give one"),
@@ -173,7 +119,7 @@ def evaluate(
         part, pool = systems[number].part, systems[0].part
         if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
             raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
-    scores = ensemble(*(system.scores for system in systems), weights=weights or ())
+    scores = ensemble(*(system.scores for system in systems), weights=weight or ())
     metrics = _coco(scores, pool, captions) if coco else measure(scores, pool.owner, folds)
     metrics |= _further(systems[0], scores, asked, relevance)
     intervals = {} if coco or folds else queries.intervals(scores, pool.owner)
@@ -185,13 +131,13 @@ def evaluate(
         ends += f"  in the paper {paper[name]:.2f}" if name in paper else ""
         typer.echo(f"{name:<22} {value:8.2f}{ends}")
     members = [system.member for system in systems]
-    if written is not None:
+    if json is not None:
         content = {"pool": searched, "runs": members, "metrics": metrics, "intervals": intervals}
-        write_json(written, content, indent=2)
+        write_json(json, content, indent=2)
     if per_query is not None:
         queries.write_queries(per_query, scores, pool)
     if record is not None:
-        members = [one | ({"weight": weights[place]} if weights else {}) for place, one in enumerate(members)]
+        members = [one | ({"weight": weight[place]} if weight else {}) for place, one in enumerate(members)]
         note = f"mean similarity of {len(members)} systems on {searched}"
         note += f", mean of {folds} folds" if folds else ""
         seconds = sum(system.seconds for system in systems)

@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from vsecore.cli.options import (
-    DataOption,
-    Folds,
-    RecordOption,
+    Count,
+    File,
+    Folder,
+    Kind,
     Seed,
-    SettingsOption,
-    SeveralData,
-    SplitOption,
-    VectorsOption,
+    SplitName,
+    Whole,
     check_writable,
     open_dataset,
     open_for,
     read_settings,
     spoken,
-    writable,
-    writable_file,
 )
 from vsecore.cli.runs import train_as
 
@@ -36,56 +33,9 @@ if TYPE_CHECKING:
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
-Name = Annotated[str, typer.Argument(help="An experiment's name (see vse experiments).", show_default=False)]
-Elements = Annotated[
-    Literal["grid", "region", "patch", "pixels"] | None,
-    typer.Option(help="What an element is. [default: what the experiment is about, or the data hold]"),
-]
-Seeds = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help="Runs of each arm, from the seeds 0, 1, ... [default: 5, and 1 at the paper's scale]"
-    ),
-]
-ScaleOption = Annotated[
-    Literal["paper", "fair", "lesson"] | None,
-    typer.Option(
-        help="paper: as the paper trained; fair: all at one width, each tuned and trained to the end; "
-        "lesson: in minutes. [default: fair on scenes, paper elsewhere]"
-    ),
-]
-Tested = Annotated[
-    Literal["test", "testall"],
-    typer.Option(
-        "--split", help="What is tested. testall: all 5,000 test pictures of COCO, where test has only 1,000."
-    ),
-]
-Arms = Annotated[list[str] | None, typer.Option("--arm", help="Only this arm. Repeatable. [default: all]")]
-Records = Annotated[
-    Path | None,
-    typer.Option(
-        "--record",
-        callback=writable,
-        help="The folder of records. [default: the repository's for scenes, else experiments]",
-    ),
-]
-Missing = Annotated[
-    bool, typer.Option("--missing", help="In place of a name: train what the claims still lack.")
-]
-ClaimOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--claim",
-        help="With --missing: only this paper's claims, or the claim with this statement. Repeatable.",
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say what would be trained, and how long it takes here.")
-]
-
 
 def baselines(
-    data: DataOption = "scenes", vectors: VectorsOption = None, seed: Seed = 0, record: RecordOption = None
+    *, data: str = "scenes", vectors: Path | None = None, seed: Seed = 0, record: Folder | None = None
 ) -> None:
     """Evaluate chance, a ridge regression and CCA on the test split, with grid features."""
     from vsecore import records
@@ -115,21 +65,37 @@ def baselines(
 
 
 def experiment(
-    name: Name = "",
-    data: SeveralData = None,
-    features: Elements = None,
-    seeds: Seeds = None,
-    scale: ScaleOption = None,
-    arms: Arms = None,
-    settings: SettingsOption = None,
-    vectors: VectorsOption = None,
-    record: Records = None,
-    missing: Missing = False,
-    chosen: ClaimOption = None,
-    dry_run: DryRun = False,
-    split: Tested = "test",
+    name: str = "",
+    *,
+    data: list[str] | None = None,
+    features: Literal["grid", "region", "patch", "pixels"] | None = None,
+    seeds: Count | None = None,
+    scale: Literal["paper", "fair", "lesson"] | None = None,
+    arm: list[str] | None = None,
+    set_: list[str] | None = None,
+    vectors: Path | None = None,
+    record: Folder | None = None,
+    missing: bool = False,
+    claim: list[str] | None = None,
+    dry_run: bool = False,
+    split: Literal["test", "testall"] = "test",
 ) -> None:
-    """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers."""
+    """Train the arms of an experiment that are not recorded yet; print all beside the paper's numbers.
+
+    Options:
+        name: An experiment's name (see vse experiments).
+        data: As for vse train. Repeatable: systems may read several kinds of features. [default: scenes]
+        features: What an element is. [default: what the experiment is about, or the data hold]
+        seeds: Runs of each arm, from the seeds 0, 1, ... [default: 5, and 1 at the paper's scale]
+        scale: paper: as the paper trained; fair: all at one width, each tuned and trained to the end; lesson:
+            in minutes. [default: fair on scenes, paper elsewhere]
+        arm: Only this arm. Repeatable. [default: all]
+        record: The folder of records. [default: the repository's for scenes, else experiments]
+        missing: In place of a name: train what the claims still lack.
+        claim: With --missing: only this paper's claims, or the claim with this statement. Repeatable.
+        dry_run: Only say what would be trained, and how long it takes here.
+        split: What is tested. testall: all 5,000 test pictures of COCO, where test has only 1,000.
+    """
     from vsecore import experiments
     from vsecore.data.word_vectors import load_vectors
     from vsecore.experiments.comparison import Comparison
@@ -140,7 +106,7 @@ def experiment(
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     check_writable("--record", folder)
     if missing or (dry_run and not name):
-        _missing(data[0] if data else "scenes", folder, chosen or [], dry_run)
+        _missing(data[0] if data else "scenes", folder, claim or [], dry_run)
         return
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
@@ -156,9 +122,9 @@ def experiment(
         opened,
         features=features,
         seeds=range(seeds or (1 if scale == "paper" else 5)),
-        arms=arms or (),
+        arms=arm or (),
         scale=scale,
-        changes=read_settings(settings),
+        changes=read_settings(set_),
         vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
         folder=folder,
         log=typer.echo,
@@ -167,13 +133,13 @@ def experiment(
     if dry_run:
         return
     dataset = opened(features or compared.features)
-    if settings:
+    if set_:
         comparison = Comparison(found, {}, "")
     else:
         rows = printed_rows(compared, dataset.name, len(dataset.test))
         comparison = Comparison(found, *rows, printed_sets(compared))
     typer.echo(comparison.markdown())
-    if settings:
+    if set_:
         typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")
     if not on_scenes:
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
@@ -201,26 +167,26 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
 
 
 def compare(
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            help="Two or more: folders of runs, or recipes to train, as NAME or NAME,FIELD=VALUE,... The "
-            "first is what the others are compared with."
-        ),
-    ],
-    data: SeveralData = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each recipe, from the seeds 0, 1, ...")] = 1,
-    vectors: VectorsOption = None,
-    out: Annotated[Path, typer.Option(callback=writable, help="Where the runs of recipes are kept.")] = Path(
-        "runs"
-    ),
-    split: SplitOption = "test",
-    folds: Folds = None,
-    queries: Annotated[
-        int, typer.Option(min=0, help="How many captions to show that a system finds earlier, and later.")
-    ] = 5,
+    systems: list[str],
+    *,
+    data: list[str] | None = None,
+    seeds: Count = 1,
+    vectors: Path | None = None,
+    out: Folder = Path("runs"),
+    split: SplitName = "test",
+    folds: Count | None = None,
+    queries: Whole = 5,
 ) -> None:
-    """Compare runs on the same pictures: differences with intervals, and the captions that differ most."""
+    """Compare runs on the same pictures: differences with intervals, and the captions that differ most.
+
+    Options:
+        systems: Two or more: folders of runs, or recipes to train, as NAME or NAME,FIELD=VALUE,... The first
+            is what the others are compared with.
+        data: As for vse train. Repeatable: systems may read several kinds of features. [default: scenes]
+        seeds: Runs of each recipe, from the seeds 0, 1, ...
+        out: Where the runs of recipes are kept.
+        queries: How many captions to show that a system finds earlier, and later.
+    """
     from vsecore.experiments.compare import Systems
 
     sources, folders = data or ["scenes"], list[Path]()
@@ -235,22 +201,26 @@ def compare(
 
 
 def show(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of runs: of one system, or of two, which differ most on what is shown."),
-    ],
-    out: Annotated[Path, typer.Option(callback=writable_file, help="The figure: .png, .svg or .pdf.")],
-    data: DataOption = "scenes",
-    pictures: Annotated[
-        Path | None,
-        typer.Option(help="The folder of photographs and captions that the features were extracted from."),
-    ] = None,
-    queries: Annotated[Literal["captions", "pictures"], typer.Option(help="What is asked.")] = "captions",
-    count: Annotated[int, typer.Option(min=1, max=20, help="How many queries.")] = 4,
-    containing: Annotated[str, typer.Option(help="Only captions with these words, or their pictures.")] = "",
-    split: SplitOption = "test",
+    runs: list[Path],
+    *,
+    out: File,
+    data: str = "scenes",
+    pictures: Path | None = None,
+    queries: Literal["captions", "pictures"] = "captions",
+    count: Annotated[int, Kind(min=1, max=20)] = 4,
+    containing: str = "",
+    split: SplitName = "test",
 ) -> None:
-    """Draw queries with what runs find first: right and wrong ones, or those on which two systems differ."""
+    """Draw queries with what runs find first: right and wrong ones, or those on which two systems differ.
+
+    Options:
+        runs: Folders of runs: of one system, or of two, which differ most on what is shown.
+        out: The figure: .png, .svg or .pdf.
+        pictures: The folder of photographs and captions that the features were extracted from.
+        queries: What is asked.
+        count: How many queries.
+        containing: Only captions with these words, or their pictures.
+    """
     from vsecore import scenes
     from vsecore.data.karpathy import load_karpathy
     from vsecore.data.picture_files import open_picture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from vsecore.cli.options import complete_recipe
+from vsecore.cli.options import RecipeName
 
 if TYPE_CHECKING:
     from vsecore.recipes import Recipe
@@ -18,17 +18,12 @@ PAPER = re.compile(r"[^:;]*?\d{4}( \([^)]*\))?")
 """How a recipe's source begins: authors, year, and what the work is called."""
 
 
-def recipes(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A recipe, perhaps with +variants. Leave it out to see all.",
-            show_default=False,
-            autocompletion=complete_recipe,
-        ),
-    ] = "",
-) -> None:
-    """List the recipes; or write one as YAML, which vse train takes again, and the variants that fit it."""
+def recipes(name: RecipeName = "") -> None:
+    """List the recipes; or write one as YAML, which vse train takes again, and the variants that fit it.
+
+    Options:
+        name: A recipe, perhaps with +variants. Leave it out to see all.
+    """
     from vsecore.recipes import RECIPES, get
     from vsecore.recipes.written import written
 
@@ -68,12 +63,12 @@ def _variants(recipe: Recipe) -> list[str]:
     return found
 
 
-def parts(
-    name: Annotated[
-        str, typer.Argument(help="A part, or a kind of parts. Leave it out to see all.", show_default=False)
-    ] = "",
-) -> None:
-    """List the parts that a recipe can name, with their options and defaults."""
+def parts(name: str = "") -> None:
+    """List the parts that a recipe can name, with their options and defaults.
+
+    Options:
+        name: A part, or a kind of parts. Leave it out to see all.
+    """
     from vsecore.recipes.recipe import PARTS
     from vsecore.typed import unknown
 

@@ -1,13 +1,14 @@
-"""What several commands share: options, how they are read and checked, and how results are printed."""
+"""What several commands share: how a function becomes a command, options, and how results are printed."""
 
 from __future__ import annotations
 
-import functools
 import inspect
+import re
+import typing
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -19,6 +20,81 @@ if TYPE_CHECKING:
     from vsecore.recipes import Recipe
     from vsecore.training import Run
 
+F = TypeVar("F", bound=Callable[..., None])
+
+HELP = {
+    "data": "'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
+    "for a recipe that reads pixels, a folder of photographs and captions.",
+    "device": "auto uses a GPU if there is one.",
+    "folds": "Mean over this many folds (COCO 1K: 5).",
+    "index": "The folder that the index is kept in.",
+    "parts": "A Python file that registers parts of your own. Repeatable.",
+    "precision": "auto uses bfloat16 if the GPU has it in hardware.",
+    "recipe": "A recipe's name or file (see vse recipes).",
+    "record": "Write a record into this folder, such as assets/results.",
+    "resume": "Continue the run in the folder.",
+    "seed": "Seeds everything that is random.",
+    "set": "A field of the recipe: training.epochs=10. Repeatable.",
+    "split": "Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000.",
+    "url": "A Qdrant server, such as http://localhost:6333. [default: none is needed]",
+    "vectors": "A text file of word vectors, or glove: those of the extra offline.",
+    "workers": "Processes that prepare batches.",
+}
+"""What the options do that several commands have, unless a command's docstring says otherwise."""
+
+
+class Kind:
+    """What typer is told of an argument or option, such as its smallest value, in an annotation."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+
+def command(app: typer.Typer, name: str | None = None, own_parts: bool = False) -> Callable[[F], F]:
+    """Add a function to an app as a command; its parameters say what the command takes.
+
+    A parameter before the star is an argument, one after it the option of its name, and True or False is a
+    flag. What they do stands under "Options:" in the docstring, or in `HELP`. With `own_parts` the command
+    also takes --parts, files that run before it begins.
+    """
+
+    def add(function: F) -> F:
+        text, _, listed = (inspect.getdoc(function) or "").partition("\n\nOptions:\n")
+        told = HELP | dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", listed, re.MULTILINE))
+        kinds = typing.get_type_hints(function)
+        marked = typing.get_type_hints(function, include_extras=True)
+
+        def declared(parameter: inspect.Parameter) -> inspect.Parameter:
+            hint, plain = marked[parameter.name], parameter.name.strip("_")
+            settings: dict[str, Any] = {
+                "help": " ".join(told[plain].split()),
+                "show_default": parameter.default != "",
+            }
+            for member in (hint, *typing.get_args(hint)):  # of "Count | None" too
+                for mark in getattr(member, "__metadata__", ()):
+                    settings |= mark.settings
+            is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+            make, names = (
+                (typer.Option, [f"--{plain.replace('_', '-')}"]) if is_option else (typer.Argument, [])
+            )
+            return parameter.replace(annotation=Annotated[kinds[parameter.name], make(*names, **settings)])
+
+        def run(**options: Any) -> None:
+            options.pop("parts", None)  # which have been loaded
+            function(**options)
+
+        parameters = [*inspect.signature(function).parameters.values()]
+        if own_parts:
+            kinds["parts"], marked["parts"] = list[Path] | None, Parts
+            parameters.append(inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None))
+        taken = inspect.Signature(list(map(declared, parameters)))
+        run.__signature__ = taken  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in taken.parameters.values()}
+        app.command(name or function.__name__, help=text)(run)
+        return function
+
+    return add
+
 
 def _load_parts(files: list[Path] | None) -> list[Path] | None:
     for file in files or ():
@@ -26,33 +102,6 @@ def _load_parts(files: list[Path] | None) -> list[Path] | None:
 
         load_parts(file)
     return files
-
-
-PartsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--parts",
-        is_eager=True,  # before anything else names a part
-        callback=_load_parts,
-        help="A Python file that registers parts of your own. Repeatable.",
-    ),
-]
-
-
-def with_parts(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that also takes `--parts`, files that run before it begins."""
-
-    @functools.wraps(command)
-    def also(parts: list[Path] | None = None, **options: Any) -> None:
-        command(**options)
-
-    taken = inspect.signature(command, eval_str=True)
-    parts = inspect.Parameter("parts", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=PartsOption)
-    also.__signature__ = taken.replace(parameters=[*taken.parameters.values(), parts])  # type: ignore[attr-defined]
-    also.__annotations__ = {"parts": PartsOption} | {
-        name: parameter.annotation for name, parameter in taken.parameters.items()
-    }
-    return also
 
 
 def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
@@ -79,57 +128,6 @@ def _checked(folder: bool) -> Callable[[typer.CallbackParam, Path | None], Path 
     return check
 
 
-writable, writable_file = _checked(folder=True), _checked(folder=False)
-"""Callbacks that check the folder, or the file, which an option or argument names: see `check_writable`."""
-Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")]
-DataOption = Annotated[
-    str,
-    typer.Option(
-        "--data",
-        help="'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
-        "for a recipe that reads pixels, a folder of photographs and captions.",
-    ),
-]
-SeveralData = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--data",
-        help="As for vse train. Repeatable: systems may read several kinds of features. [default: scenes]",
-    ),
-]
-Collection = Literal["coco", "flickr30k", "flickr8k"]
-Features = Annotated[Literal["grid", "region", "patch"], typer.Option(help="What an element is.")]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--record", callback=writable, help="Write a record into this folder, such as assets/results."
-    ),
-]
-VectorsOption = Annotated[
-    Path | None,
-    typer.Option("--vectors", help="A text file of word vectors, or glove: those of the extra offline."),
-]
-SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", help="A field of the recipe: training.epochs=10. Repeatable.")
-]
-SplitName = Literal["train", "dev", "test", "testall"]
-SplitOption = Annotated[
-    SplitName,
-    typer.Option(
-        "--split",
-        help="Which split. testall: all 5,000 test pictures of COCO, where test has only 1,000.",
-    ),
-]
-Folds = Annotated[int | None, typer.Option(min=1, help="Mean over this many folds (COCO 1K: 5).")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
-Workers = Annotated[int, typer.Option(min=0, help="Processes that prepare batches.")]
-Device = Annotated[Literal["auto", "cpu"], typer.Option(help="auto uses a GPU if there is one.")]
-Precision = Annotated[
-    Literal["auto", "float32", "bfloat16"],
-    typer.Option(help="auto uses bfloat16 if the GPU has it in hardware."),
-]
-
-
 def complete_recipe(incomplete: str) -> list[str]:
     """Return the recipes that begin so, or after a plus sign the variants, for the shell's completion.
 
@@ -143,6 +141,21 @@ def complete_recipe(incomplete: str) -> list[str]:
         yaml.safe_load(work.read_bytes()).get("variants" if plus else "recipes") for work in sorted(works)
     )
     return [f"{base}{plus}{name}" for work in kept for name in work or () if name.startswith(begun)]
+
+
+Parts = Annotated[list[Path], Kind(callback=_load_parts, is_eager=True)]  # before anything else names a part
+Folder = Annotated[Path, Kind(callback=_checked(folder=True))]
+"""A folder to write into, and `File` a file to write: see `check_writable`."""
+File = Annotated[Path, Kind(callback=_checked(folder=False))]
+Present = Annotated[Path, Kind(exists=True, dir_okay=False)]
+Count = Annotated[int, Kind(min=1)]
+Whole = Annotated[int, Kind(min=0)]
+Seed = Annotated[int, Kind(min=0, max=2**63 - 1)]
+RecipeName = Annotated[str, Kind(autocompletion=complete_recipe)]
+Collection = Literal["coco", "flickr30k", "flickr8k"]
+SplitName = Literal["train", "dev", "test", "testall"]
+Device = Literal["auto", "cpu"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def read_settings(pairs: Sequence[str] | None) -> dict[str, str]:

@@ -6,27 +6,24 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from vsecore import stopping
 from vsecore.cli.options import (
-    DataOption,
+    Count,
     Device,
+    Folder,
     Precision,
-    RecordOption,
+    RecipeName,
     Seed,
-    SettingsOption,
-    VectorsOption,
-    Workers,
+    Whole,
     check_writable,
-    complete_recipe,
     open_for,
     open_run,
     read_settings,
     spoken,
-    writable,
 )
 
 if TYPE_CHECKING:
@@ -41,87 +38,51 @@ if TYPE_CHECKING:
     from vsecore.training.command import Command
     from vsecore.training.logs import TensorBoardLog
 
-
-Trained = Annotated[
-    str,
-    typer.Argument(
-        help="A recipe's name or file (see vse recipes); with --resume, a run's folder.",
-        autocompletion=complete_recipe,
-    ),
-]
-Init = Annotated[
-    Path | None,
-    typer.Option(
-        "--init",
-        help="Begin with the weights and words of this run, to train it further; without RECIPE, with its "
-        "recipe too.",
-    ),
-]
-Tune = Annotated[
-    bool,
-    typer.Option(
-        "--tune",
-        help="Train at several learning rates, each in a folder of --out, until the best lies in between.",
-    ),
-]
-RecipeName = Annotated[
-    str,
-    typer.Argument(help="A recipe's name or file (see vse recipes).", autocompletion=complete_recipe),
-]
-Out = Annotated[
-    Path | None, typer.Option(callback=writable, help="The run's folder. [default: runs/RECIPE-DATA-SEED]")
-]
-SaveEvery = Annotated[
-    int | None,
-    typer.Option(min=1, help="Save every N steps, and after each epoch. [default: every ten minutes]"),
-]
-Negatives = Annotated[
-    Path | None, typer.Option("--negatives", help="Hard negatives that vse mine found in this data.")
-]
-Targets = Annotated[
-    str | None,
-    typer.Option(
-        help="The sentence encoder whose vectors the captions must predict: a name or a folder. "
-        "[default: all-MiniLM-L6-v2, if the recipe predicts targets]"
-    ),
-]
-TensorBoard = Annotated[
-    bool, typer.Option("--tensorboard", help="Write logs for TensorBoard into the run's folder.")
-]
-
-
 METRICS = "metrics.json"
 """What a run found: in its best epoch on dev, and on the test split. For people and their tools."""
 
 
 def train(
-    recipe: Trained = "",
-    data: DataOption = "scenes",
-    out: Out = None,
-    settings: SettingsOption = None,
-    vectors: VectorsOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --out; or name the run's folder alone.")
-    ] = False,
-    init: Init = None,
-    tune: Tune = False,
-    workers: Workers = 0,
+    recipe: RecipeName = "",
+    *,
+    data: str = "scenes",
+    out: Folder | None = None,
+    set_: list[str] | None = None,
+    vectors: Path | None = None,
+    resume: bool = False,
+    init: Path | None = None,
+    tune: bool = False,
+    workers: Whole = 0,
     device: Device = "auto",
     precision: Precision = "auto",
-    save_every: SaveEvery = None,
-    negatives: Negatives = None,
-    targets: Targets = None,
-    tensorboard: TensorBoard = False,
+    save_every: Count | None = None,
+    negatives: Path | None = None,
+    targets: str | None = None,
+    tensorboard: bool = False,
     seed: Seed = 0,
-    record: RecordOption = None,
+    record: Folder | None = None,
 ) -> None:
-    """Train a recipe, keep its best epoch, and report the test split."""
+    """Train a recipe, keep its best epoch, and report the test split.
+
+    Options:
+        recipe: A recipe's name or file (see vse recipes); with --resume, a run's folder.
+        out: The run's folder. [default: runs/RECIPE-DATA-SEED]
+        resume: Go on with the run in --out; or name the run's folder alone.
+        init: Begin with the weights and words of this run, to train it further; without RECIPE, with its
+            recipe too.
+        tune: Train at several learning rates, each in a folder of --out, until the best lies in between.
+        save_every: Save every N steps, and after each epoch. [default: every ten minutes]
+        negatives: Hard negatives that vse mine found in this data.
+        targets: The sentence encoder whose vectors the captions must predict: a name or a folder. [default:
+            all-MiniLM-L6-v2, if the recipe predicts targets]
+        tensorboard: Write logs for TensorBoard into the run's folder.
+    """
     from vsecore.training.command import Command
     from vsecore.training.distributed import is_main_process
 
     command = Command(
         recipe=recipe,
-        settings=tuple(settings or ()),
+        settings=tuple(set_ or ()),
         data=data,
         vectors=_text(vectors),
         negatives=_text(negatives),
@@ -330,16 +291,15 @@ def _report(trained: _Done, device: str, record: Path | None) -> None:
         typer.echo(f"record: {records.write(entry, record)}")
 
 
-def mine(
-    run: Annotated[Path, typer.Argument(help="The folder of a trained run.")],
-    out: Annotated[
-        Path, typer.Option("--out", callback=writable, help="The folder to write the negatives into.")
-    ],
-    data: DataOption = "scenes",
-    texts: Annotated[int, typer.Option(min=1, help="Captions for each picture.")] = 300,
-    pictures: Annotated[int, typer.Option(min=1, help="Pictures for each caption.")] = 60,
-) -> None:
-    """Find the hardest negatives of the training split, for vse train --negatives. Resumes."""
+def mine(run: Path, *, out: Folder, data: str = "scenes", texts: Count = 300, pictures: Count = 60) -> None:
+    """Find the hardest negatives of the training split, for vse train --negatives. Resumes.
+
+    Options:
+        run: The folder of a trained run.
+        out: The folder to write the negatives into.
+        texts: Captions for each picture.
+        pictures: Pictures for each caption.
+    """
     from vsecore import mining
     from vsecore.training.distributed import best_device
 
@@ -358,26 +318,26 @@ def mine(
 
 def plan(
     recipe: RecipeName,
-    data: Annotated[
-        str,
-        typer.Option(
-            "--data",
-            help="What vse train takes; or coco, flickr30k or flickr8k: drawn numbers of that shape, which "
-            "need neither disk nor download.",
-        ),
-    ] = "coco",
-    settings: SettingsOption = None,
-    seconds: Annotated[float, typer.Option(help="How long to take steps in each round.")] = 20.0,
-    workers: Workers = 0,
+    *,
+    data: str = "coco",
+    set_: list[str] | None = None,
+    seconds: float = 20.0,
+    workers: Whole = 0,
     device: Device = "auto",
     precision: Precision = "auto",
 ) -> None:
-    """Take some real steps of a recipe, throw them away, and say what a whole training will cost."""
+    """Take some real steps of a recipe, throw them away, and say what a whole training will cost.
+
+    Options:
+        data: What vse train takes; or coco, flickr30k or flickr8k: drawn numbers of that shape, which need
+            neither disk nor download.
+        seconds: How long to take steps in each round.
+    """
     from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
     from vsecore.recipes import get
     from vsecore.training.planning import plan as count
 
-    chosen = get(recipe).override(read_settings(settings))
+    chosen = get(recipe).override(read_settings(set_))
     if data not in PICTURES:
         dataset = open_for(chosen, data)
     elif chosen.features == "pixels":

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from vsecore.cli.options import RecordOption, Seed, open_run, writable
+from vsecore.cli.options import Folder, Seed, command, open_run
 
 app = typer.Typer(no_args_is_help=True, help="The networks of the embedded world.")
 
 
-@app.command("pretrain")
-def scenes_pretrain(
-    kind: Annotated[str, typer.Argument(help="scenes-cnn or scenes-vit.")],
-    seed: Seed = 0,
-    record: RecordOption = None,
-) -> None:
-    """Train one of the two small networks on the world's facts, and save it in assets/."""
+@command(app, "pretrain")
+def scenes_pretrain(kind: str, *, seed: Seed = 0, record: Folder | None = None) -> None:
+    """Train one of the two small networks on the world's facts, and save it in assets/.
+
+    Options:
+        kind: scenes-cnn or scenes-vit.
+    """
     import hashlib
 
     from vsecore import records
@@ -46,17 +45,14 @@ def scenes_pretrain(
         typer.echo(f"record: {records.write(entry, record)}")
 
 
-def export(
-    run: Annotated[Path, typer.Argument(help="The folder of a run on scenes.")],
-    to: Annotated[
-        Path,
-        typer.Option(
-            "--to", callback=writable, help="The explainer's folder, such as book/_build/html/explainer."
-        ),
-    ] = Path("explainer"),
-    name: Annotated[str, typer.Option(help="What its button says. [default: the run folder's name]")] = "",
-) -> None:
-    """Write a run as a script for the book's explainer, which then shows it beside the course's systems."""
+def export(run: Path, *, to: Folder = Path("explainer"), name: str = "") -> None:
+    """Write a run as a script for the book's explainer, which then shows it beside the course's systems.
+
+    Options:
+        run: The folder of a run on scenes.
+        to: The explainer's folder, such as book/_build/html/explainer.
+        name: What its button says. [default: the run folder's name]
+    """
     from vsecore.experiments import WORLDS
     from vsecore.export import exported, script_name, write_script
 

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from vsecore import stopping
-from vsecore.cli.options import Resume, Seed, with_parts, writable
+from vsecore.cli.options import Count, Folder, Kind, Seed, command
 from vsecore.data.picture_folders import SUFFIXES
 
 if TYPE_CHECKING:
@@ -35,40 +35,35 @@ app = typer.Typer(
     help='Search your own pictures: vse search index FOLDER, then vse search "two dogs on the beach".',
 )
 
-IndexOption = Annotated[Path, typer.Option("--index", help="The folder that the index is kept in.")]
 INDEX = Path("picture-index")
-UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", help="A Qdrant server, such as http://localhost:6333. [default: none is needed]"),
-]
-Top = Annotated[int, typer.Option("--top", min=1, max=1000, help="How many pictures.")]
 
 
-@app.command("index")
-@with_parts
+@command(app, "index", own_parts=True)
 def search_index(
-    pictures: Annotated[Path, typer.Argument(help="A folder of pictures; folders in it are searched too.")],
-    run: Annotated[Path | None, typer.Option(help="The folder of a trained run.")] = None,
-    recipe: Annotated[
-        str | None, typer.Option(help="A recipe of CLIP or SigLIP, or such a model's folder: no training.")
-    ] = None,
-    index: Annotated[
-        Path, typer.Option("--index", callback=writable, help="The folder to keep the index in.")
-    ] = INDEX,
-    features: Annotated[
-        Path | None, typer.Option(help="The folder of features that the run was trained on.")
-    ] = None,
-    backbone: Annotated[str, typer.Option(help="Or the network that made them.", show_default=False)] = "",
-    weights: Annotated[Path | None, typer.Option(help="A file of that network's weights.")] = None,
-    exclude: Annotated[
-        list[str] | None,
-        typer.Option(help='Files and folders to leave out, such as "drafts" or "*.png". Can be repeated.'),
-    ] = None,
-    url: UrlOption = None,
+    pictures: Path,
+    *,
+    run: Path | None = None,
+    recipe: str | None = None,
+    index: Folder = INDEX,
+    features: Path | None = None,
+    backbone: str = "",
+    weights: Path | None = None,
+    exclude: list[str] | None = None,
+    url: str | None = None,
 ) -> None:
     """Index a folder of pictures, or bring its index up to date. Resumes where it was stopped.
 
     Name a run or a recipe the first time; later the index knows its model.
+
+    Options:
+        pictures: A folder of pictures; folders in it are searched too.
+        run: The folder of a trained run.
+        recipe: A recipe of CLIP or SigLIP, or such a model's folder: no training.
+        index: The folder to keep the index in.
+        features: The folder of features that the run was trained on.
+        backbone: Or the network that made them.
+        weights: A file of that network's weights.
+        exclude: Files and folders to leave out, such as "drafts" or "*.png". Can be repeated.
     """
     if run is not None and recipe is not None:
         raise ValueError("--run and --recipe are both given: an index has one model; leave one out")
@@ -102,25 +97,29 @@ def search_index(
     typer.echo(f'{len(built)} pictures in {index}; next: vse search "two dogs on the beach"{where}')
 
 
-@app.command("tune")
-@with_parts
+@command(app, "tune", own_parts=True)
 def search_tune(
-    captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
-    pictures: Annotated[Path, typer.Argument(help="The folder that its files are in.")],
-    out: Annotated[Path, typer.Option("--out", callback=writable, help="The folder of the new run.")],
-    index: IndexOption = INDEX,
-    epochs: Annotated[int, typer.Option(min=1, help="How long.")] = 10,
-    learning_rate: Annotated[
-        float | None,
-        typer.Option(min=1e-12, help="[default: a fifth of the run's; a recipe's own]", show_default=False),
-    ] = None,
-    resume: Resume = False,
+    captions: Path,
+    pictures: Path,
+    *,
+    out: Folder,
+    index: Path = INDEX,
+    epochs: Count = 10,
+    learning_rate: Annotated[float | None, Kind(min=1e-12)] = None,
+    resume: bool = False,
     seed: Seed = 0,
 ) -> None:
     """Train an index's model further on captions of your own; build another index with the new run.
 
     First the model must learn 128 pairs by heart. Pictures in two splits, and a model that collapses, are
     refused by name.
+
+    Options:
+        captions: A CSV with the columns file and caption.
+        pictures: The folder that its files are in.
+        out: The folder of the new run.
+        epochs: How long.
+        learning_rate: [default: a fifth of the run's; a recipe's own]
     """
     from vsecore.search import Index
     from vsecore.search.tuning import read_captions, tune
@@ -134,27 +133,26 @@ def search_tune(
     typer.echo(f"run: {out}; next: vse search index {pictures} --run {out} --index another-index")
 
 
-@app.command(ASK)
-@with_parts
+@command(app, ASK, own_parts=True)
 def search_ask(
-    sentence: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="What the picture should show. + and - add and subtract sentences and pictures, a number "
-            'weighs the next one: "a dog on a beach" + 0.5 pool.jpg - car'
-        ),
-    ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Or a picture, to find similar ones.")] = None,
-    index: IndexOption = INDEX,
-    top: Top = 10,
-    paths: Annotated[
-        bool, typer.Option("--paths", help="Print the paths alone, a line each, for other programs.")
-    ] = False,
-    url: UrlOption = None,
+    sentence: list[str] | None = None,
+    *,
+    picture: Path | None = None,
+    index: Path = INDEX,
+    top: Annotated[int, Kind(min=1, max=1000)] = 10,
+    paths: bool = False,
+    url: str | None = None,
 ) -> None:
     """Print the pictures that a sentence describes, with their scores; "ask" itself may be left out.
 
     After vse search calibrate, also how probable it is that each is the right one.
+
+    Options:
+        sentence: What the picture should show. + and - add and subtract sentences and pictures, a number
+            weighs the next one: "a dog on a beach" + 0.5 pool.jpg - car
+        picture: Or a picture, to find similar ones.
+        top: How many pictures.
+        paths: Print the paths alone, a line each, for other programs.
     """
     words = [word for word in sentence or () if word.strip()]
     if bool(words) == (picture is not None):
@@ -230,15 +228,15 @@ def _shown(path: Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-@app.command("calibrate")
-def search_calibrate(
-    captions: Annotated[Path, typer.Argument(help="A CSV with the columns file and caption.")],
-    pictures: Annotated[Path, typer.Argument(help="The folder that its files are in, which is indexed.")],
-    index: IndexOption = INDEX,
-) -> None:
+@command(app, "calibrate")
+def search_calibrate(captions: Path, pictures: Path, *, index: Path = INDEX) -> None:
     """Learn where relevance ends, from captions of the index's own kind that the model has not seen.
 
     Afterwards, a search tells of each picture how probable it is that such a caption was written for it.
+
+    Options:
+        captions: A CSV with the columns file and caption.
+        pictures: The folder that its files are in, which is indexed.
     """
     from vsecore.data.karpathy import load_karpathy
     from vsecore.search import Index
@@ -247,8 +245,8 @@ def search_calibrate(
     typer.echo(calibrate(Index.load(index), load_karpathy(pictures, captions))[1])
 
 
-@app.command("duplicates")
-def search_duplicates(index: IndexOption = INDEX) -> None:
+@command(app, "duplicates")
+def search_duplicates(*, index: Path = INDEX) -> None:
     """Show the pictures of an index that are copies of one: the same bytes, or saved at another size."""
     from vsecore.search.store import Store
 
@@ -260,20 +258,20 @@ def search_duplicates(index: IndexOption = INDEX) -> None:
     typer.echo(f"{len(groups)} {have} copies, {sum(map(len, groups)) - len(groups)} in all", err=True)
 
 
-@app.command("page")
-@with_parts
+@command(app, "page", own_parts=True)
 def search_page(
-    index: IndexOption = INDEX,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page is served.")] = 8123,
-    host: Annotated[
-        str,
-        typer.Option(
-            help="127.0.0.1 keeps the page to this machine; another address shows your pictures to it."
-        ),
-    ] = "127.0.0.1",
-    url: UrlOption = None,
+    *,
+    index: Path = INDEX,
+    port: Annotated[int, Kind(min=1, max=65535)] = 8123,
+    host: str = "127.0.0.1",
+    url: str | None = None,
 ) -> None:
-    """Serve a page to search with: by a sentence, by a picture of yours, or by more like this."""
+    """Serve a page to search with: by a sentence, by a picture of yours, or by more like this.
+
+    Options:
+        port: Where the page is served.
+        host: 127.0.0.1 keeps the page to this machine; another address shows your pictures to it.
+    """
     from vsecore.search import Index
     from vsecore.search.page import serve
 
