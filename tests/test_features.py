@@ -67,7 +67,7 @@ def test_another_split_can_be_the_test(tmp_path):
         shutil.copy(folder / f"train_{end}", folder / f"testall_{end}")
     ids = [f"test{p}.jpg\n" for p in range(6)]  # those of "test", and four more
     (folder / "testall_ids.txt").write_text("".join(ids))
-    assert len(open_precomp(folder, kind="grid", test="testall").test) == 6
+    assert len(open_precomp(folder, test="testall").test) == 6
     with pytest.raises(ValueError, match="test is 'train': wanted a split of its own"):
         open_precomp(folder, test="train")
     report = check_precomp(folder)

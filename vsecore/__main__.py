@@ -4,7 +4,6 @@ from vsecore import stopping
 
 
 def main() -> None:
-    """Run the command line."""
     stopping.stop_tidily()
     try:
         from vsecore import cli

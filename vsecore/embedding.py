@@ -70,7 +70,6 @@ class Embedding:
         return Embedding(vectors, elements, mask, {name: change(x) for name, x in self.extra.items()})
 
     def __getitem__(self, rows: slice | Tensor) -> Embedding:
-        """Return some of the rows."""
         return self.map(lambda tensor: tensor[rows])
 
     def to(self, device: torch.device | str) -> Embedding:

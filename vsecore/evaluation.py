@@ -128,9 +128,7 @@ def ensemble(*scores: Tensor, weights: Sequence[float] = ()) -> Tensor:
     """
     if len({matrix.shape for matrix in scores}) != 1:
         shapes = [tuple(matrix.shape) for matrix in scores]
-        raise ValueError(
-            f"scores are {shapes}: they must be one matrix or several of the same shape (Ni, Nc)"
-        )
+        raise ValueError(f"scores are {shapes}: they must be matrices of one shape (Ni, Nc)")
     each = weights or (1,) * len(scores)
     if len(each) != len(scores) or not all(0 < weight < math.inf for weight in each):
         raise ValueError(f"weights are {list(each)}: wanted a positive number for each of {len(scores)}")

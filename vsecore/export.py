@@ -102,15 +102,12 @@ def _part(recipe: Recipe, place: str, part: Part) -> dict[str, Any]:
     registry, twins = TWINS[place]
     if part.name not in twins:
         raise ValueError(
-            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin; there are "
-            f"{', '.join(sorted(twins))}"
+            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin, but {sorted(twins)}"
         )
     options, known = registry.changed(part.name, part.options), twins[part.name].split()
     for option, value in options.items():
         if option not in known and f"{option}={value}" not in known:
-            raise ValueError(
-                f"{recipe.name}: {registry.kind} {part.name!r} with {option}={value!r} has no JavaScript twin"
-            )
+            raise ValueError(f"{recipe.name}: {part.name!r} with {option}={value!r} has no JavaScript twin")
     return {"name": part.name, "options": options}
 
 

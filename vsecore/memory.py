@@ -16,8 +16,7 @@ def check_room(what: str, weights: int) -> None:
     memory = psutil.virtual_memory().total
     if weights * 4 > memory:  # bytes in float32
         raise ValueError(
-            f"{what} has {short(weights)} weights ({weights * 4 / 2**30:,.0f} GB), but this machine has "
-            f"{memory / 2**30:,.0f} GB of memory: make it smaller"
+            f"{what} has {short(weights)} weights, too many for {memory / 2**30:,.0f} GB: make it smaller"
         )
 
 
@@ -29,8 +28,7 @@ def check_text(path: Path) -> None:
     memory = psutil.virtual_memory().total
     if size * COPIES > memory:
         raise ValueError(
-            f"{path} has {size / 2**30:,.1f} GB, and to read it takes {COPIES} times as much memory, but "
-            f"this machine has {memory / 2**30:,.0f} GB: get the file again, it may be damaged"
+            f"{path} has {size / 2**30:,.1f} GB, too many for this machine's memory: get it again"
         )
 
 

@@ -46,7 +46,6 @@ class Registry:
         self._base = base
 
     def __getitem__(self, name: str) -> Any:
-        """Return the class with this name; raise a ValueError that says similar names if there is none."""
         if name not in self._entries:
             raise unknown(self.kind, name, self._entries)
         return self._entries[name]

@@ -228,7 +228,6 @@ class Retriever:
         return decode_picture(picture, self.backbone.picture_size)
 
     def _embedded(self, pictures: list[np.ndarray]) -> Embedding:
-        """Embed decoded pictures."""
         pixels = torch.from_numpy(np.stack(pictures))
         inputs = pixels.to(self.device) if self.backbone is None else self._features(pixels)
         return self.model.encode_pictures(inputs)
@@ -253,20 +252,17 @@ def keep_source(source: Source, folder: str | Path) -> None:
 
 
 def _network_of(run: Run, source: Source) -> Backbone:
-    """Load the network that made the features of a run."""
     weights = Path(source.weights) if source.weights else None
     network = find_backbone(source.backbone, weights, source.picture_size)
     network = MirroredBackbone(network) if source.mirrored else network
     if source.fingerprint not in ("", network.fingerprint()):
         raise ValueError(
-            f"the weights of {source.backbone} are not those that made the features of {source.run}: "
-            "name their file (--weights)"
+            f"{source.run} reads features by other weights of {source.backbone}: name them (--weights)"
         )
     width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
     if width != run.data["feature_dim"]:
         raise ValueError(
-            f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
-            f"makes {width}: name the network that it was trained with"
+            f"{source.run} reads width {run.data['feature_dim']}, and {source.backbone} makes {width}"
         )
     return network.to(best_device())
 

@@ -77,7 +77,6 @@ def evaluate_split(
 
 
 def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
-    """Return some pictures, and which of their elements are real."""
     rows = slice(start, start + count)
     pictures = torch.from_numpy(np.array(split.pictures[rows])).to(device)  # (b, N, F) or (b, 3, H, W)
     if pictures.is_floating_point():

@@ -117,11 +117,8 @@ class SlotSetPrediction(SetPrediction):
         if hidden % of.heads:
             raise ValueError(f"heads is {of.heads}: it must divide hidden, which is {hidden}")
         self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, of.heads
-        self.positions, self.softmax_over, self.learned_slots = (
-            of.positions,
-            of.softmax_over,
-            of.learned_slots,
-        )
+        self.positions, self.softmax_over = of.positions, of.softmax_over
+        self.learned_slots = of.learned_slots
         if of.learned_slots:
             self.start = nn.Parameter(torch.randn(slots, dim))  # E^0
         else:
@@ -184,10 +181,9 @@ class SlotSetPrediction(SetPrediction):
         return state.view_as(slots).to(slots.dtype)
 
     def _first_slots(self, local: Tensor) -> Tensor:
-        """E^0 for each picture, (B, K, D)."""
         shape = (len(local), self.slots, self.dim)
         if self.learned_slots:
-            return self.start.expand(shape)
+            return self.start.expand(shape)  # E^0
         noise = self.noise.expand(shape)
         if self.training:
             noise = torch.randn_like(noise)
@@ -304,9 +300,7 @@ def circular_variance(sets: Tensor) -> Tensor:
     Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
     if sets.ndim != 3 or not sets.is_floating_point() or 0 in sets.shape[1:]:
-        raise ValueError(
-            f"sets is {sets.dtype} {tuple(sets.shape)}: it must be floating point (B, K, D), K and D above 0"
-        )
+        raise ValueError(f"sets is {sets.dtype} {tuple(sets.shape)}: it must be floating point (B, K, D)")
     wide = sets.to(torch.promote_types(sets.dtype, torch.float32))
     return 1 - normalize(wide, dim=-1).mean(1).norm(dim=-1)  # (B,)
 

@@ -68,7 +68,6 @@ def _place(what: str, steps: list[str | int]) -> str:
 
 
 def _wanted(mistake: Any) -> str:
-    """Say what pydantic wanted, in plain words."""
     limits = mistake.get("ctx", {})
     plain = {
         "int": "a whole number",

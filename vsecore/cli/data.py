@@ -177,7 +177,6 @@ def data_rehearse(
 
 
 def _show(folder: Path) -> None:
-    """Print the splits of a folder of features; only one of several processes does."""
     from vsecore.data.features import open_precomp
 
     if os.environ.get("RANK", "0") == "0":

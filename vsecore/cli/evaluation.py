@@ -229,7 +229,6 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
 
 
 def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | None) -> dict[str, float]:
-    """Return what was asked for beside recalls: of a system's sets, of whole rankings, by graded truth."""
     import numpy as np
 
     from vsecore.evaluation import cross_retrieval_ranks, ndcg

@@ -146,7 +146,6 @@ def experiment(
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
-    """Train what the claims lack, or say what it is."""
     from vsecore import experiments
     from vsecore.experiments.experiment import BY_WORK
 
@@ -242,9 +241,7 @@ def show(
             return drawn[row]
         name = systems.split.picture_ids[row]
         if name not in files:
-            raise ValueError(
-                f"--pictures {pictures} has no {split} picture {name!r}, which --data {data} has"
-            )
+            raise ValueError(f"--pictures {pictures} has no {split} picture {name!r} of --data")
         return open_picture(files[name]).resize((224, 224))
 
     systems = Systems.read(runs, lambda recipe: open_for(recipe, data, split), split, least=1)

@@ -50,7 +50,6 @@ def _parts(recipe: Recipe) -> str:
 
 
 def _variants(recipe: Recipe) -> list[str]:
-    """Return the variants that a recipe can take and that change it."""
     from vsecore.recipes import VARIANTS
 
     found, own = [], recipe.hash()

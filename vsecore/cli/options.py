@@ -186,10 +186,7 @@ def open_dataset(
     if test == "testall" and (features == "pixels" or data in WORLDS):
         raise ValueError(f"the split is testall, and {data} has none: only folders of features may have it")
     if features == "pixels" and data in WORLDS:
-        raise ValueError(
-            f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions, "
-            "as for vse data extract"
-        )
+        raise ValueError(f"--data is {data}, and this recipe reads pixels: name a folder of photographs")
     if features == "pixels":
         return load_photographs(Path(data), view)
     if data in WORLDS:

@@ -205,7 +205,6 @@ def train_as(
 
 
 def _follow(keep: Callable[[], None], prefix: str, log: TensorBoardLog | None, event: Event) -> None:
-    """Keep the command with the run, print each epoch's metrics, and log what TensorBoard shows."""
     from vsecore.training.distributed import is_main_process
 
     if not is_main_process():
@@ -234,7 +233,6 @@ def _advise(places: list[Path], resume: bool) -> None:
 
 
 def _chosen(command: Command) -> tuple[Recipe, Run | None]:
-    """Return the recipe of a command, and the run that it begins with, if it does."""
     from vsecore.recipes import get
     from vsecore.training import load_run
 
@@ -248,30 +246,24 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
         ("--targets", command.targets, recipe.predicts_targets),
     ):
         if given is not None and not read:
-            raise ValueError(
-                f"{option} is given, but no loss of recipe {recipe.name} reads them; leave it out"
-            )
+            raise ValueError(f"{option} is given, but no loss of {recipe.name} reads them; leave it out")
     return recipe, begun
 
 
 def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:
-    """Load word vectors, if any are asked for, and say how many of the words they have."""
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
 
     if command.vectors is None:
         return None, ""
     if not isinstance(tokenizer, Vocabulary):
-        raise ValueError(
-            f"--vectors is given, but recipe {recipe.name} has word pieces of its own; leave it out"
-        )
+        raise ValueError(f"--vectors is given, but {recipe.name} has word pieces of its own; leave it out")
     vectors, report = load_vectors(Path(command.vectors), tokenizer, command.seed)
     typer.echo(f"word vectors: {report}")
     return vectors, f"; word vectors: {report}"
 
 
 def _report(trained: _Done, device: str, record: Path | None) -> None:
-    """Print what a run finds in the test split, and write it beside the run and as a record."""
     from vsecore import records
     from vsecore.data.files import write_atomically
     from vsecore.training import evaluate_split

@@ -81,8 +81,7 @@ def search_index(
         engine = Index.load(index).engine
     else:
         raise ValueError(
-            f"{index} holds no index yet: name the model to build one with, --run RUN or --recipe "
-            "clip_base_patch32"
+            f"{index} holds no index yet: name its model, --run RUN or --recipe clip_base_patch32"
         )
     built = Index.build(pictures, engine, index, url=url, exclude=exclude or ())
     report = built.report
@@ -204,9 +203,7 @@ def _terms(words: list[str]) -> list[Term]:
         weighs = len(own) > 1 and len(groups) > 1 and re.fullmatch(r"\d*\.?\d+", own[0])
         weight, text = (float(own[0]), " ".join(own[1:])) if weighs else (1.0, " ".join(own))
         if not text:
-            raise ValueError(
-                "a + or - of the query has nothing after it: write a sentence or a picture there"
-            )
+            raise ValueError("a + or - has nothing after it: write a sentence or a picture there")
         is_picture = Path(text).suffix.lower() in SUFFIXES
         if is_picture and not Path(text).expanduser().is_file():
             raise FileNotFoundError(f"no picture {text}: name its file, or write a sentence")
@@ -215,7 +212,6 @@ def _terms(words: list[str]) -> list[Term]:
 
 
 def _copies(pictures: list[Path]) -> list[list[Path]]:
-    """Group pictures that are still there, in their order, by what they show."""
     from vsecore.data.copies import copies
 
     there = [path for path in pictures if path.is_file()]

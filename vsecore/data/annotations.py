@@ -1,9 +1,8 @@
 """The files that say which pictures a collection has, their captions and their splits.
 
 All formats become one list of entries: Karpathy's `dataset_*.json` for COCO, Flickr30K and Flickr8K,
-Flickr8k's own text files, and what people have of their own, a table with a line for each caption or a text
-file beside each picture. A picture that is listed twice is refused: in two splits, it would be both trained
-on and tested on.
+Flickr8k's own text files, and of one's own a table with a line for each caption or a text file beside each
+picture. A picture that is listed twice is refused, since it could be both trained on and tested on.
 """
 
 import csv
@@ -61,9 +60,6 @@ class Entry:
     def name(self) -> str:
         """The file's name without its folder."""
         return PurePosixPath(self.file).name
-
-
-# What all formats have in common.
 
 
 def expanded(path: str | Path) -> Path:
@@ -146,7 +142,7 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
             if path.is_file()
             and (path.suffix.lower() in TABLES or (path.stem == "captions" and is_table(path)))
         )
-        if not found and _has_beside(root):
+        if not found and read_beside(root)[0]:
             return root
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
@@ -214,8 +210,8 @@ def _read_karpathy(path: Path) -> tuple[str, list[Entry]]:
             before = entry if name is None else seen.setdefault((kind, name), entry)
             if before is not entry:
                 raise ValueError(
-                    f"{path}: {before.place} and {entry.place} have the same {kind}, {short(name)}, in split "
-                    f"{before.split!r} and in split {entry.split!r}: keep one of them"
+                    f"{path}: {before.place} and {entry.place}, of {before.split} and {entry.split}, have "
+                    f"one {kind}, {short(name)}: keep one of them"
                 )
     name = content.dataset or path.stem.removeprefix("dataset_")
     return convert(f"{path}: dataset", name, DatasetName), entries
@@ -332,9 +328,7 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
                 read(row, f"line {begin}")
             begin = rows.line_num + 1
     except csv.Error as error:
-        raise ValueError(
-            f'{path}, line {begin}: a field that begins with a quote (") must end with one ({error})'
-        ) from None
+        raise ValueError(f'{path}, line {begin}: a quote (") that begins must end ({error})') from None
     except ValueError as error:
         raise ValueError(f"{path}, line {begin}: {error}") from None
     if not found:
@@ -367,22 +361,10 @@ def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
         beside = [picture.with_name(f"{picture.name}.txt"), picture.with_suffix(".txt")]
         if text := next((path for path in beside if path.is_file()), None):
             if owner.setdefault(text, picture) != picture:
-                raise ValueError(
-                    f"{text} stands beside {owner[text].name} and {picture.name}: name each its own"
-                )
+                raise ValueError(f"{text} is of {owner[text].name} and {picture.name}: name each its own")
             captions = list(filter(None, _each_line(text, _on_one_line)))
         if captions:
             found.append(Entry(None, name, captions, place=name, identity=name))
         else:
             without.append(name)
     return found, without
-
-
-def _has_beside(root: Path) -> bool:
-    """Whether pictures in a folder, or in a folder of it, have text files beside them."""
-    endings = (*SUFFIXES, *map(str.upper, SUFFIXES))
-    return any(
-        path.stem.lower().endswith(tuple(SUFFIXES)) or any(path.with_suffix(s).is_file() for s in endings)
-        for pattern in ("*.txt", "*/*.txt")
-        for path in root.glob(pattern)
-    )

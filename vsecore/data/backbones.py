@@ -1,9 +1,5 @@
-"""Pretrained networks that turn a photograph into the features of its cells, patches or regions.
+"""Networks of timm and torchvision that turn a photograph into features of cells, patches or regions."""
 
-The networks come from timm and torchvision. This module adds one interface (`Backbone`).
-"""
-
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +11,7 @@ from vsecore.data import weights as weight_files
 from vsecore.data.files import digest_of
 from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
-from vsecore.typed import short
+from vsecore.typed import unknown
 
 if TYPE_CHECKING:
     from vsecore.data.regions import Detector  # brings torchvision, which takes seconds
@@ -74,8 +70,7 @@ class Backbone(nn.Module):
         wanted = (3, self.picture_size, self.picture_size)
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1:] != wanted:
             raise ValueError(
-                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants "
-                f"uint8 (B, {', '.join(map(str, wanted))})"
+                f"pictures are {pictures.dtype} {(*pictures.shape,)}: wanted uint8 (B, *{wanted})"
             )
         return _as_elements(self.network(self.normalise(pictures)))
 
@@ -137,10 +132,9 @@ class RegionBackbone(Backbone):
         return self.features_and_boxes(pictures, sizes)[0]
 
     def features_and_boxes(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compute features and boxes as `Backbone.features_and_boxes` says."""
         if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
             raise ValueError(
-                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: {self.name} wants uint8 (B, 3, H, W)"
+                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: wanted uint8 (B, 3, H, W)"
             )
         inside = [(int(height), int(width)) for height, width in sizes[:, :2]]
         seen = self.normalise(pictures)
@@ -159,16 +153,12 @@ def load_backbone(
 
     Args:
         name: a network of timm with its weights ("resnet152.tv_in1k", torchvision's first ones, which papers
-            had; else timm chooses them), "mobilenetv2_100_same" (timm's with TensorFlow's padding and input),
-            or a detector of torchvision ("torchvision/fasterrcnn_resnet50_fpn").
+            had; else timm chooses them), `MOBILENET`, or a detector of torchvision
+            ("torchvision/fasterrcnn_resnet50_fpn").
         weights: a local file, safetensors or `.pth`; None: those that the library publishes, downloaded once.
         picture_size: the side of the pictures, for a detector the shorter one; None: what the network was
             trained on. A network that makes patches takes no other.
         untrained: leave the weights random, since they will come from a checkpoint.
-
-    Raises:
-        ValueError: an unknown name, or weights that do not fit, or are known to be those of another network.
-        FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
     load = _load_detector if name.startswith("torchvision/") else _load_timm
     return load(name, None if weights is None else Path(weights).expanduser(), picture_size, untrained)
@@ -184,7 +174,7 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
     except RuntimeError:  # timm has published no weights of this name ("resnet50.NAME")
         published = None
     if not timm.is_model(architecture) or (published is None and "." in architecture):
-        raise _unknown(name, [*timm.list_models(), MOBILENET])
+        raise unknown("backbone", name, [*timm.list_models(), MOBILENET], "timm.list_models()")
     if not untrained and weights is None:
         if name == MOBILENET or published is None or not published.hf_hub_id:
             where = "--weights; in Python, weights="
@@ -212,7 +202,7 @@ def _load_detector(name: str, weights: Path | None, picture_size: int | None, un
     architecture = name.removeprefix("torchvision/")
     known = models.list_models(module=models.detection, include="fasterrcnn_*")
     if architecture not in known:
-        raise _unknown(name, [f"torchvision/{one}" for one in known])
+        raise unknown("backbone", name, [f"torchvision/{one}" for one in known])
     published = next(iter(models.get_model_weights(architecture)))
     if weights is None and not untrained:
         weight_files.fetch_published(name, published.url)
@@ -226,12 +216,6 @@ def _load_detector(name: str, weights: Path | None, picture_size: int | None, un
     size = _checked_picture_size(name, side, picture_size, fixed=False)
     normalise = _Normalise(network.transform.image_mean, network.transform.image_std)
     return RegionBackbone(name, Detector(network), normalise, size, round(size * longest / side))
-
-
-def _unknown(name: str, known: Sequence[str]) -> ValueError:
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else 'write a name of timm, such as "resnet152.tv_in1k"'
-    return ValueError(f"unknown backbone {short(name)}: {hint}")
 
 
 def _checked_picture_size(name: str, trained: int, wanted: int | None, fixed: bool) -> int:

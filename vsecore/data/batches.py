@@ -1,8 +1,7 @@
 """Make the batches of an epoch (`make_loader`).
 
-Features may be on disk: a batch reads only its own rows. Everything random in a batch is a pure
-function of the seed, the epoch and the row, so that neither the number of workers nor an interruption
-changes what a model sees.
+Everything random in a batch is a pure function of the seed, the epoch and the row, so that neither the number
+of workers nor an interruption changes what a model sees.
 """
 
 from collections.abc import Callable, Iterator
@@ -80,7 +79,7 @@ class Batch:
         return self.map(move)
 
     def pin_memory(self) -> "Batch":
-        """Copy the batch to page-locked memory, from which a GPU reads fastest (the loader calls this)."""
+        """Copy the batch to page-locked memory (the loader calls this)."""
         return self.map(Tensor.pin_memory)
 
 
@@ -119,7 +118,6 @@ class Batches(TorchDataset["Batch"]):
     and captions are padded to its longest caption, so that all hold tensors of the same shape."""
 
     def __post_init__(self) -> None:
-        """Refuse options that do not fit."""
         rank, world = self.share
         size, pixels, known = self.batch_size, self.split.has_pixels, len(self.captions)
         for name, given, fits, wanted in (
@@ -156,8 +154,7 @@ class Batches(TorchDataset["Batch"]):
     def _batch(self, epoch: int, joint: np.ndarray) -> Batch:
         """Make a share of a joint batch of captions, each with its picture, or of pictures.
 
-        The numbers that decide what is dropped belong to these rows. In mode "pairs" a picture with two
-        captions in the batch occurs twice, therefore, with different elements dropped.
+        What is dropped depends on these rows: of a picture with two captions, other elements each time.
         """
         split, targets, (rank, world) = self.split, self.split.targets, self.share
         rows, pairs = joint.reshape(world, -1)[rank], self.mode == "pairs"
@@ -191,10 +188,7 @@ class Batches(TorchDataset["Batch"]):
         )
 
     def _tokens(self, epoch: int, captions: np.ndarray, width: int | None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the captions' numbers and their mask, (C, L) each, after words are dropped.
-
-        L is the width, or if there is none the length of the longest caption after dropping.
-        """
+        """Return the captions' numbers and their mask, (C, L) each, after words are dropped."""
         tokens, mask = (tensor.numpy() for tensor in self.captions.rows(captions, width))
         if not self.word_drop:
             return tokens, mask
@@ -221,20 +215,16 @@ def make_loader(
     workers: int = 0,
     **options: Any,
 ) -> "Loader":
-    """Make the loader of an epoch's batches; its `of_epoch` turns it to another epoch.
+    """Make the loader of an epoch's batches; `of_epoch` turns it to another epoch.
 
     Args:
         split: what to go through.
-        tokenizer: turns its captions into numbers. If you make a loader for each epoch, give the tokenised
-            captions instead, so that it is done once.
+        tokenizer: turns its captions into numbers; or the captions already tokenised.
         batch_size: the size of a batch, over all processes.
         epoch: each has its own order, and drops other elements and words.
         start: skip this many batches of the epoch: an interrupted epoch continues exactly where it stopped.
         workers: processes that prepare batches ahead; 0: batches are made as they are asked for.
         options: `mode`, `seed`, `element_drop`, `word_drop`, `negatives` and `share`: see `Batches`.
-
-    Returns:
-        An iterable of `Batch`, whose `len` is the number of batches left in the epoch.
     """
     captions = TokenizedCaptions.encode(tokenizer, split.captions)
     batches = Batches(split, captions, batch_size, **options)

@@ -14,11 +14,7 @@ _FEATURES, _BOXES = "_ims.npy", "_boxes.npy"
 
 
 class BoxedPictures(UnreadPictures):
-    """Features that end in where each region lies, (n, N, F + 6): see `places_of`.
-
-    They are made of features (n, N, F), to whose type places are rounded, and of boxes (n, N, 4): left, top,
-    right and bottom in pixels.
-    """
+    """Features (n, N, F) followed by the places of boxes (n, N, 4) in their type, (n, N, F + 6)."""
 
     def __init__(self, features: Pictures, boxes: Pictures) -> None:
         self.features, self.boxes, self.dtype = features, boxes, features.dtype
@@ -26,7 +22,6 @@ class BoxedPictures(UnreadPictures):
         self.rows, self.one = range(count), (elements, width + NUMBERS)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return some pictures, (R, N, F + 6)."""
         places = places_of(self.boxes[rows]).astype(self.dtype)
         return np.concatenate([self.features[rows], places], -1)
 
@@ -46,10 +41,7 @@ def places_of(boxes: np.ndarray) -> np.ndarray:
 
 
 def with_boxes(data: Dataset) -> Dataset:
-    """Return the data of a folder with its boxes joined to the features.
-
-    Scenes have them there already. Features in memory are taken as they come.
-    """
+    """Return the data of a folder with its boxes joined to the features; scenes have them there already."""
     pictures = data.train.pictures
     if not (isinstance(pictures, MappedPictures) and pictures.path.name.endswith(_FEATURES)):
         return data

@@ -2,8 +2,7 @@
 
 A TSV file has a line for each picture, with boxes and features as base64; VinVL's has JSON in its second
 column, or no boxes. A folder has a file for each picture: `.npy` with the features (N, F), or `.npz` with
-features and boxes. The import first looks up where each picture is and how many regions it has, then it reads
-a few pictures at a time, so collections may be larger than memory.
+features and boxes. The import looks up where each picture is, then it reads a few at a time.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
@@ -27,8 +26,6 @@ from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, lines_sha256
 from vsecore.typed import counted, short
 
-NAME = "bottom-up attention"
-"""What `meta.json` says about the network."""
 FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
 """What arrays in a `.npz` are called, by whoever shares them."""
 LARGEST = 1 << 26
@@ -67,10 +64,9 @@ def import_regions(
 ) -> Path:
     """Write a folder of features from those that others share. If interrupted, the same call continues.
 
-    A picture is known by COCO's number, or by the name of its file with or without ".jpg". Pictures that are
-    in no split are left out, and stderr says how many. Pictures may be spread over several sources. Where
-    they have different numbers of regions, zeros follow up to the largest, and `{split}_counts.txt` says how
-    many are real.
+    A picture is known by COCO's number, or by the name of its file with or without ".jpg". Those that are in
+    no split are left out. Where pictures have different numbers of regions, zeros follow up to the largest,
+    and `{split}_counts.txt` says how many are real.
 
     Args:
         sources: TSV files, or folders with a `.npy` or `.npz` file for each picture.
@@ -99,7 +95,7 @@ def import_regions(
     meta = Meta.of(
         splits,
         dataset=splits["train"].dataset,
-        backbone=NAME,
+        backbone="bottom-up attention",
         kind="region",
         dtype=dtype,
         elements=int(max(own.max() for own in regions.values())),
@@ -136,7 +132,6 @@ _Place = tuple[str, int]
 
 
 def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
-    """Read captions and splits; the splits' `files` are only names."""
     if not captions.is_file():
         raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
     dataset, entries = read_annotations(captions)
@@ -172,7 +167,6 @@ class _Names:
 
 
 def _find(paths: list[Path], boxes: Path | None, folder: Path, names: _Names) -> dict[_Place, _Source]:
-    """Look up each picture in files or folders of features."""
     for path in paths:
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
@@ -189,7 +183,6 @@ def _find(paths: list[Path], boxes: Path | None, folder: Path, names: _Names) ->
 
 
 def _find_files(paths: list[Path], boxes: Path | None, names: _Names) -> dict[_Place, _Source]:
-    """Look up each picture in folders of arrays."""
     if boxes is not None and not boxes.is_dir():
         raise FileNotFoundError(f"no folder {boxes}: name one with a .npy file of boxes a picture")
     boxes_of = {} if boxes is None else _listed([boxes], names)
@@ -283,15 +276,12 @@ def _find_lines(paths: Sequence[Path], names: _Names) -> dict[_Place, _Source]:
 
 
 def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
-    """Yield each line of TSV files with its number, and where it begins."""
     for path in paths:
         with path.open("rb") as file:
             begin = 0
             for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), start=1):
                 if len(line) > LARGEST:
-                    raise ValueError(
-                        f"{path}, line {number} has over {LARGEST} bytes: wanted one picture a line"
-                    )
+                    raise ValueError(f"{path}, line {number} has over {LARGEST} bytes: it is one picture's")
                 yield path, number, begin, line
                 begin += len(line)
 

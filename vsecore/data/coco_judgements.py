@@ -65,26 +65,17 @@ def places(name: str, given: Sequence[Any], wanted: np.ndarray) -> np.ndarray:
     known = numbers.dtype.kind in "iu" and numbers.shape == wanted.shape
     if not known or not np.array_equal(np.sort(numbers), np.sort(wanted)):
         raise ValueError(
-            f"{name} is {numbers.dtype} {numbers.shape}: it must be the {len(wanted)} numbers of COCO's 5K "
-            "test split, each once"
+            f"{name} is {numbers.dtype} {numbers.shape}: wanted COCO's {len(wanted)} test numbers, each once"
         )
     order = np.argsort(numbers)
     return order[np.searchsorted(numbers, wanted, sorter=order)]
 
 
 def measure(benchmark: Benchmark, captions: Lists, pictures: Lists) -> dict[str, float]:
-    """Measure the items found first with `eccv_caption`.
+    """Measure with `eccv_caption` the captions found for each picture, best first, and the same for captions.
 
-    Args:
-        benchmark: "cxc" or "eccv".
-        captions: for each picture of the benchmark the captions found, best first; as many as are right, and
-            at least 10 for CxC.
-        pictures: for each caption the pictures found, in the same form.
-
-    Returns:
-        CxC: `i2t_r1` to `t2i_r10` in percent and `rsum`, and as fractions `i2t_r_precision` and
-        `t2i_r_precision`. ECCV: `i2t_r1` and `t2i_r1` in percent, and as fractions also `i2t_map_at_r` and
-        `t2i_map_at_r`.
+    They are as many as are right, and at least 10. Recalls are in percent, with `rsum` for "cxc"; as
+    fractions there are `i2t_r_precision` and, for "eccv", `i2t_map_at_r`, and the same for t2i.
     """
     eccv = (("r1", "r1", 100), ("rprecision", "r_precision", 1), ("map_at_r", "map_at_r", 1))
     names = eccv if benchmark == "eccv" else tuple((f"r{k}", f"r{k}", 100) for k in (1, 5, 10))

@@ -1,8 +1,7 @@
 """Get a collection of photographs: download and unpack what may be downloaded, explain the rest.
 
-What has been downloaded already is decided by the captions' file, which names every picture. So an archive
-may be deleted once it is unpacked, and pictures that are missing are brought back. A zip file has a checksum
-for each of its files, by which damage on the way is noticed.
+The captions' file, which names every picture, decides what is there already. So an archive may be deleted
+once it is unpacked. A zip file has checksums, by which damage on the way is noticed.
 """
 
 import shutil
@@ -30,16 +29,14 @@ def get(
 ) -> bool:
     """Download and unpack a collection, and return whether all that was asked for is there.
 
-    If not, a person must do the steps that were said. What is already there is left as it is.
-
-    An archive that lies in the folder under its own name is used instead of a download. To replace a damaged
-    picture, delete it and call this again.
+    If not, a person must do the steps that were said. An archive that lies in the folder under its own name
+    is used instead of a download. To replace a damaged picture, delete it and call this again.
 
     Args:
         name: "coco", "flickr30k" or "flickr8k".
         root: the folder to put it into; made if it is missing.
         only: names of archives, such as "val2014.zip"; none: all.
-        base: the address of a folder that has the same archives, such as a mirror's; None: the official ones.
+        base: the address of a mirror's folder with the same archives; None: the official ones.
         delete_archives: whether an archive is deleted once it is unpacked.
         say: what to do with a line for the user.
     """
@@ -86,7 +83,6 @@ def get(
 
 
 def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
-    """Whether a folder has all pictures that an archive should give it."""
     folder = archive.takes.removesuffix("/")
     own = [entry.name for entry in entries if entry.file in (entry.name, f"{folder}/{entry.name}")]
     return bool(own) and all((root / folder / name).is_file() for name in own)
@@ -97,8 +93,6 @@ def unpack(archive: Path, takes: str, folder: Path) -> int:
 
     Each file is there whole or not at all; those that are whole already stay.
     """
-    if not archive.is_file():  # a pipe would make us wait for its other end
-        raise FileNotFoundError(f"no file {archive}: get it, or name another")
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
@@ -130,6 +124,5 @@ def unpack(archive: Path, takes: str, folder: Path) -> int:
 
 
 def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
-    """Whether a file holds exactly what an archive has under its name."""
     same_size = path.is_file() and path.stat().st_size == entry.file_size
     return same_size and zlib.crc32(path.read_bytes()) == entry.CRC

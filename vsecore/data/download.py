@@ -59,8 +59,7 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
                 reason = f"the server answers {error.code} {error.reason}"
                 if error.code not in _LATER:
                     raise OSError(
-                        f"{address}: {reason}: look whether the address opens in a browser, then give the "
-                        "command again, or name another server with --from"
+                        f"{address}: {reason}: try it in a browser, or another server with --from"
                     ) from None
                 if error.code == 416:
                     part.unlink(missing_ok=True)
@@ -70,8 +69,7 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
             most = max(most, _size(part))
             if failed >= attempts:
                 raise OSError(
-                    f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes that came are "
-                    f"kept in {part}: give the command again, and it continues"
+                    f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes in {part} stay"
                 )
             wait = min(pause * 2 ** (failed - 1), LONGEST_PAUSE)
             print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
@@ -110,9 +108,8 @@ def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> N
             while chunk := answer.read1(CHUNK):
                 if file.tell() == 0 and not chunk.startswith(begins[: len(chunk)]):
                     raise ValueError(
-                        f"{answer.geturl()}: a file came that begins with {chunk[:60]!r}, perhaps a page "
-                        "with an error or a login: open the address in a browser, then give the command "
-                        "again, or name another server with --from"
+                        f"{answer.geturl()}: what came begins with {chunk[:60]!r}: open the address in a "
+                        "browser, or name another server with --from"
                     )
                 file.write(chunk)
                 bar.update(len(chunk))

@@ -1,7 +1,4 @@
-"""From photographs to a folder of features. That takes hours on a large dataset, so it can be interrupted.
-
-Several processes can share the work (see `processes`): each makes its own rows, in the same files.
-"""
+"""From photographs to a folder of features, in hours: it may be interrupted, and shared among processes."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ if TYPE_CHECKING:
 
 _FRAME = 32
 """A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
-_Decoded = tuple[np.ndarray, tuple[int, int]]
-"""A picture (h, w, 3) uint8, and height and width of its file."""
+_Decoded = tuple[np.ndarray, tuple[int, int]]  # a picture (h, w, 3) uint8, and height and width of its file
 
 
 def extract(
@@ -47,15 +43,10 @@ def extract(
 
     Each picture is used whole, squashed to a square: what is at its edges may be what a caption is about. For
     a detector it keeps its proportions, and its boxes are written too: left, top, right and bottom in pixels
-    of the upright picture, best first.
+    of the upright picture, best first. Every picture is opened before the first is extracted.
 
-    Every picture is opened before the first is extracted, so that hours are not lost at one that is damaged.
-    Rows that are already in the folder stay; those that are damaged or cut off are made again. If only
-    captions have changed, they are written again, and no picture is decoded.
-
-    If `accelerate launch` or `torchrun` has started several processes, which must see the same disk, each
-    makes its share of the batches, and the folder ends byte for byte as one process would have written it.
-    If one of them is killed, the same command continues, with as many processes as one likes.
+    Several processes must see the same disk. Each makes its share of the batches, and the folder ends byte
+    for byte as one would have written it. If one is killed, as many as one likes continue.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -65,8 +56,7 @@ def extract(
             32) are fastest on a CPU, whose caches they fit.
         device: where the network runs; None: a GPU if there is one, each process its own.
         dtype: "float16" or "float32", on disk. Half precision is as good for training, in half the room.
-        skip_unreadable: leave out pictures that cannot be read, with their captions. stderr and `meta.json`
-            name them.
+        skip_unreadable: leave out pictures that cannot be read; stderr and `meta.json` name them.
     """
     size = backbone.batch_size if batch_size is None else batch_size
     if size < 1:
@@ -110,8 +100,7 @@ def _find_unreadable(caption_splits: Mapping[str, CaptionSplit], skip: bool) -> 
         lost = counted([path.name for path in broken], "picture")
         if broken and (not skip or len(broken) == len(split.files)):
             raise ValueError(
-                f"{lost} of split {name!r} cannot be read: {next(iter(broken.values()))}; or leave out such "
-                "pictures (--skip-unreadable)"
+                f"{name}: {lost} cannot be read (--skip-unreadable): {next(iter(broken.values()))}"
             )
         if broken:
             print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)
@@ -138,9 +127,8 @@ def _make_rows(
 
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
-    starts = np.unique(missing // batch_size * batch_size)[
-        group.process_index :: group.num_processes
-    ].tolist()
+    starts = np.unique(missing // batch_size * batch_size).tolist()
+    starts = starts[group.process_index :: group.num_processes]
     batches = [split.files[start : start + batch_size] for start in starts]
     share = sum(map(len, batches))
     done = len(split.files) - share if group.num_processes == 1 else 0
@@ -161,7 +149,6 @@ def _make_rows(
 
 
 def _framed(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
-    """Put pictures into frames of one size, and return them with their sizes."""
     sizes = np.array([picture.shape[:2] for picture, _ in decoded])  # (B, 2)
     height, width = sizes.max(0)
     if (sizes != sizes[0]).any():

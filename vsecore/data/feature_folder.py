@@ -82,8 +82,7 @@ class Meta:
             if counts.min() < least or (np.diff(split.owner) < 0).any():
                 odd = split.picture_ids[int(counts.argmin())]
                 raise ValueError(
-                    f"split {name!r}: {odd} has {counts.min()} captions: wanted at least {least}, in the "
-                    "pictures' order"
+                    f"{name}: {odd} has {counts.min()} captions: wanted {least}, in the pictures' order"
                 )
         return cls(
             captions_a_picture=most,
@@ -178,7 +177,6 @@ class FeatureRows:
         _overwrite(self._made, self.count, rows, np.ones(len(rows), bool))
 
     def _fits(self, path: Path) -> bool:
-        """Whether a file has the right shape, type and size."""
         try:
             found = MappedPictures(path)
         except (ValueError, OSError):

@@ -1,7 +1,4 @@
-"""Features of pictures as files: the folders that papers share, mapped from disk.
-
-See `feature_folder` for what is in one. Files of 33 GB are mapped, never read whole.
-"""
+"""Folders of features (see `feature_folder`), mapped from disk: files of 33 GB are never read whole."""
 
 import functools
 from collections.abc import Iterable
@@ -26,50 +23,42 @@ from vsecore.data.feature_folder import (
 from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
 from vsecore.data.known_words import look_at_words
 from vsecore.data.memory_map import MappedPictures
-from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, FeatureKind, Split
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split
 from vsecore.typed import counted, short
 
 REPEATS = 5
 """How often such folders repeat each evaluation picture: once for each of its captions."""
 
 
-def open_precomp(folder: str | Path, kind: FeatureKind | None = None, test: str = "test") -> Dataset:
+def open_precomp(folder: str | Path, test: str = "test") -> Dataset:
     """Open a folder of features as a dataset; the features stay on disk.
 
     A split may hold one row per picture, or repeat each picture once for each of its five captions; the rows
-    show which. A few of them are checked for NaN (`check_precomp` checks all). A single wrong bit goes
-    unnoticed here, since checksums are not compared: after copying a folder to another machine, run
-    `vse data check` on it once.
-
-    The file of ids has a line for each picture, or a line for each caption, which names its picture or
-    numbers the caption. No picture may be in two splits. Ids that are only numbers of the file's lines name
-    no pictures, so two splits may both have them.
+    show which. A few of them are checked for NaN; `check_precomp` checks all, and compares checksums. No
+    picture may be in two splits, but ids that are only numbers of the file's lines name no pictures. Elements
+    are regions if no `meta.json` says otherwise.
 
     Args:
         folder: has `{split}_ims.npy`, `{split}_caps.txt` and, if there are any, `{split}_ids.txt`.
-        kind: what the elements are; None: as `meta.json` says, else "region", as in the folders that papers
-            share.
         test: the split to test on: "testall" is the 5,000 pictures of COCO where "test" is 1,000 of them.
 
     Raises:
         FileNotFoundError: the folder or one of its files is missing.
-        ValueError: a file is cut off, holds NaN, or does not fit the others; a picture is listed twice; the
-            extraction is unfinished.
+        ValueError: a file is damaged, or does not fit the others; or the extraction is unfinished.
     """
     folder, meta, names = _begin(folder, test)
     parts = [_Part.open(folder, theirs, ours, meta) for ours, theirs in names.items()]
     for part in parts:
         part.read(np.unique(np.linspace(0, len(part.whole) - 1, 32).astype(np.int64)))
     _refuse_shared_pictures(folder, parts)
-    return _dataset(folder, meta, parts, kind)
+    return _dataset(folder, meta, parts)
 
 
 def check_precomp(folder: str | Path) -> DataReport:
     """Check a folder of features, reading every number, and list every problem.
 
-    If it has `testall`, which may repeat the pictures of `test`, that is checked too. A folder that `extract`
-    has written has checksums, so that a single wrong bit is found. If rows of a split are damaged, nothing
-    else of it is checked: extracting again repairs its text files too.
+    Its `testall` may repeat the pictures of `test`. Checksums, which `extract` writes, show a single wrong
+    bit. If rows of a split are damaged, nothing else of it is checked: extracting again repairs all.
     """
     report, damage = DataReport(), dict[str, str]()
     with report.noting():
@@ -98,7 +87,7 @@ def check_precomp(folder: str | Path) -> DataReport:
         with report.noting():
             _refuse_shared_pictures(folder, parts)
         if len(parts) == len(names):
-            _dataset(folder, meta, parts[:3], None)
+            _dataset(folder, meta, parts[:3])
             facts, warnings = look_at_words({part.split.name: part.split for part in parts})
             report.facts += facts
             report.warnings += warnings
@@ -107,8 +96,7 @@ def check_precomp(folder: str | Path) -> DataReport:
 
 def holds_features(folder: str | Path) -> bool:
     """Whether a folder holds features, finished or not; otherwise it may hold photographs."""
-    folder = expanded(folder)
-    return any(folder.glob("*_ims.npy")) or any((folder / name).exists() for name in (META, UNFINISHED))
+    return any(any(expanded(folder).glob(name)) for name in ("*_ims.npy", META, UNFINISHED))
 
 
 @dataclass(frozen=True)
@@ -153,8 +141,7 @@ class _Part:
         bad = first_not_finite(read)
         if bad is not None:
             raise ValueError(
-                f"{self.whole.path}, row {rows[bad]} holds NaN or infinity: get the file again, or delete it "
-                "and extract again"
+                f"{self.whole.path}, row {rows[bad]} holds NaN or infinity: get or extract it again"
             )
         return read
 
@@ -193,10 +180,10 @@ def _begin(folder: str | Path, test: str) -> tuple[Path, Meta, dict[str, str]]:
     return folder, meta, {"train": "train", "dev": "dev", "test": test}
 
 
-def _dataset(folder: Path, meta: Meta, parts: Iterable[_Part], kind: FeatureKind | None) -> Dataset:
-    train, dev, test = (part.split for part in parts)
+def _dataset(folder: Path, meta: Meta, parts: Iterable[_Part]) -> Dataset:
     name = meta.dataset or folder.resolve().name
-    return Dataset(name, train, dev, test, kind or meta.kind, meta.network)
+    train, dev, test = (part.split for part in parts)
+    return Dataset(name, train, dev, test, meta.kind, meta.network)
 
 
 def _refuse_shared_pictures(folder: Path, parts: Iterable[_Part]) -> None:
@@ -210,7 +197,7 @@ def _refuse_shared_pictures(folder: Path, parts: Iterable[_Part]) -> None:
             if not (before.only_counts and part.only_counts):
                 raise ValueError(
                     f"{folder}: the picture {identity!r} is in split {before.split.name!r} and in split "
-                    f"{part.split.name!r}, according to their files of ids: keep it in one of them"
+                    f"{part.split.name!r}: keep it in one"
                 )
 
 
@@ -265,10 +252,7 @@ def _numbers(path: Path, pictures: int) -> np.ndarray | None:
 
 
 def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
-    """Return one id for each picture, from a file with one line or several consecutive lines for each.
-
-    Consecutive lines must be equal, unless all lines of the file are different: then they number captions.
-    """
+    """Read one id for each picture; its lines must be equal, unless all lines differ and number captions."""
     lines = _lines(path, pictures, *(length for length in lengths if length % pictures == 0))
     each = len(lines) // pictures
     identities = lines[::each]
@@ -276,21 +260,18 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
         for row, identity in enumerate(identities):
             if lines[each * row : each * (row + 1)] != [identity] * each:
                 raise ValueError(
-                    f"{path}, lines {each * row + 1} to {each * (row + 1)} name different pictures for one "
-                    "row of features: get it again"
+                    f"{path}, lines {each * row + 1} to {each * (row + 1)} are of one row: wanted one name"
                 )
     first: dict[str, int] = {}
     for row, identity in enumerate(identities):
         if first.setdefault(identity, row) != row:
             raise ValueError(
-                f"{path}, line {each * row + 1} names the picture {identity!r} of line "
-                f"{each * first[identity] + 1} again: keep one of the two"
+                f"{path}, line {each * row + 1} is of {identity!r}, as line {each * first[identity] + 1} is"
             )
     return identities
 
 
 def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: Meta) -> None:
-    """Refuse rows or texts that are not as `meta.json` says."""
     count, *rest = whole.shape
     said = [meta.pictures.get(theirs), meta.elements, meta.feature_dim, meta.dtype]
     held = [count, *rest, str(whole.dtype)] if len(rest) == 2 else []

@@ -116,14 +116,12 @@ class FolderWriter:
         }
 
     def _refuse_others(self) -> None:
-        """Refuse a folder with other features than these."""
         before = read_meta(self.folder)
         for setting in () if before is None else ("unreadable", *asdict(self.meta)):
             was, now = getattr(before, setting), getattr(self.meta, setting)
             if was != now and setting != "captions_sha256":
                 raise ValueError(
-                    f"{self.folder} holds features made with other settings: {setting} was {short(was)} and "
-                    f"is now {short(now)}; name another folder, or empty this one"
+                    f"{self.folder} was made otherwise: {setting} was {short(was)}, and is now {short(now)}"
                 )
         ours = [path for name in self.splits for path in (self.rows(name).path, *self._texts(name))]
         if before is None and (there := [path.name for path in ours if path.exists()]):

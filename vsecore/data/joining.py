@@ -12,15 +12,10 @@ from vsecore.data.splits import Split
 
 
 def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) -> Path:
-    """Write a folder of features in which networks stand side by side.
+    """Write into a new folder the features of at least two, of the same pictures and captions, side by side.
 
     Each picture becomes one vector, the mean element of every network, whose grids may therefore have
-    different sizes. Or each cell of equal grids becomes one: what all networks see at the same place.
-
-    Args:
-        folders: at least two folders of features, of the same pictures and captions.
-        out: the folder to write, new or empty.
-        cells: whether to join cell by cell.
+    different sizes. With `cells`, each cell of equal grids becomes one: what all see at the same place.
     """
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
@@ -34,8 +29,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         for folder, other in zip(folders[1:], others, strict=True):
             if first.picture_ids != other.picture_ids or first.captions != other.captions:
                 raise ValueError(
-                    f"{folder}: its {name} split has other pictures or captions than that of {folders[0]}: "
-                    "extract both from the same collection"
+                    f"{folder}: its {name} split has other pictures or captions than {folders[0]}"
                 )
     grids = [(data.feature_kind, data.train.pictures.shape[1]) for data in datasets]
     if cells and {*grids} != {("grid", grids[0][1])}:

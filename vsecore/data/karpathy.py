@@ -1,8 +1,4 @@
-"""Photographs with captions, as they are published: COCO, Flickr30K and Flickr8K.
-
-From a folder of pictures and an annotation file (see `vsecore.data.annotations`) come, for each split, the
-picture files, the captions, and which picture each caption belongs to.
-"""
+"""Splits of photographs with captions, from a folder of pictures and an annotation file (`annotations`)."""
 
 import functools
 import hashlib
@@ -119,27 +115,20 @@ class DataReport:
 def load_karpathy(
     root: str | Path, json_path: str | Path | None = None, missing: bool = False
 ) -> dict[str, CaptionSplit]:
-    """Load the splits of a photograph dataset, with the first five captions of each picture.
+    """Load the splits of a photograph dataset: "train" (with COCO's restval), "dev" and "test".
 
-    Names in an annotation file never lead out of the root: an absolute path, "..", or a folder in a picture's
-    name is refused. The root itself, its folders and the pictures may be links, though, since large
-    collections are often on another disk.
+    Names in an annotation file never lead out of the root, but the root, its folders and the pictures may be
+    links, since large collections are often on another disk.
 
     Args:
         root: the folder of the dataset. Pictures may be in it, in its folder `images`, or where the JSON's
             `filepath` says below either.
-        json_path: the `dataset_*.json`, or `Flickr8k.token.txt` beside the lists of its splits; None: the one
-            in `root` (the JSON, if both are there).
-        missing: whether pictures that are not there are listed too, for whoever leaves out what cannot be
-            read.
-
-    Returns:
-        "train" (with COCO's restval), "dev" and "test".
+        json_path: the captions, as `annotations` reads them; None: the file in `root`.
+        missing: whether pictures that are not there are listed too.
 
     Raises:
         FileNotFoundError: the folder, the annotations or picture files are missing.
-        ValueError: the annotations are damaged or lack a split, or a picture has no captions, is listed
-            twice, or has a name that leads out of the root.
+        ValueError: the annotations are damaged or lack a split, or a picture has no captions.
 
     Source: Karpathy and Fei-Fei 2015 for the splits and the format; Hodosh, Young and Hockenmaier 2013 for
     the text files.
@@ -157,10 +146,9 @@ def load_karpathy(
 
 
 def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
-    """Open a folder of photographs and captions without extracting features: a batch reads its own pictures.
+    """Open a folder for `load_karpathy` without extracting features: a batch reads its own pictures.
 
-    Arguments and errors are those of `load_karpathy`; `view` is how the pictures are seen, None: the middle
-    of each, 224 pixels wide.
+    `view` is how they are seen, None: the middle of each, 224 pixels wide.
     """
     return from_files(load_karpathy(root), view or View())
 
@@ -177,7 +165,6 @@ def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
 def check_photographs(root: str | Path, json_path: str | Path | None = None) -> DataReport:
     """Look for everything that is wrong with a folder of photographs, and open every picture.
 
-    Arguments are those of `load_karpathy`; where there are no problems, `extract` will take the folder.
     Pictures that are byte for byte the same in two splits are a warning, not a problem: the official splits
     of large collections hold a few, and whoever compares results with a paper needs those splits as they are.
     """
@@ -217,10 +204,6 @@ def check_photographs(root: str | Path, json_path: str | Path | None = None) -> 
     return report
 
 
-_Found = tuple[Entry, Path | None]
-"""An entry, and the file of its picture; None: it is missing."""
-
-
 @dataclass(frozen=True)
 class _Collection:
     """What an annotation file lists, and the picture files of it that are there."""
@@ -228,7 +211,8 @@ class _Collection:
     root: Path
     annotations: Path
     dataset: str
-    splits: dict[str, list[_Found]]
+    splits: dict[str, list[tuple[Entry, Path | None]]]
+    """Entries, each with the file of its picture; None: it is missing."""
     unused: list[str]
     """Names of pictures that are in no split."""
 
@@ -243,7 +227,7 @@ class _Collection:
         pictures = [(entry, find(entry)) for entry in entries if entry.split != ""]
         to_share = [path for entry, path in pictures if entry.split is None and path is not None]
         split_of = share_out(copies(to_share)) if to_share else {}
-        splits: dict[str, list[_Found]] = {"train": [], "dev": [], "test": []}
+        splits: dict[str, list[tuple[Entry, Path | None]]] = {"train": [], "dev": [], "test": []}
         for entry, path in pictures:
             name = entry.split or ("train" if path is None else split_of[path])
             splits[name].append((replace(entry, split=name), path))

@@ -1,4 +1,4 @@
-"""Features or pixels that are mapped from disk and sent between processes as a file name."""
+"""Features or pixels that are mapped from disk."""
 
 import functools
 import os
@@ -17,16 +17,11 @@ class MappedPictures(UnreadPictures):
 
     Unlike numpy's own memory map, it is sent to another process as the file's name, not its content. Rows in
     random order are read by their exact bytes: for a row that is touched through a map, the system would
-    read its neighbours too, many times as much as is wanted.
+    read its neighbours too, many times as much as is wanted. A ValueError tells of a damaged file.
 
     Args:
         path: a `.npy` file of features, (n, N, F) floats, or of pixels, (n, 3, H, W) uint8 or floats.
         rows: which of its rows these pictures are; None: all.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is another kind of file, or is cut off, or holds numbers of a kind that networks do not
-            take (such as those in another processor's byte order).
     """
 
     def __init__(self, path: Path, rows: range | None = None) -> None:
@@ -92,7 +87,6 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))
     if not fits or min(shape) < 1:
         raise ValueError(
-            f"{path} holds {dtype} {short(shape)}: wanted floats (pictures, elements, width), "
-            "or pixels (pictures, 3, height, width) as uint8 or floats, in this machine's byte order"
+            f"{path} holds {dtype} {short(shape)}: wanted floats (n, N, F), or pixels (n, 3, H, W)"
         )
     return mapped

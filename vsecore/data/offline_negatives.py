@@ -13,9 +13,7 @@ TRIES = 10
 
 @dataclass(frozen=True, eq=False)
 class OfflineNegatives:
-    """For each picture the hardest captions that are not its own, and for each caption the hardest pictures.
-
-    They are mined from the whole training set; a batch has only what happens to be in it.
+    """For each picture the hardest captions of the split that are not its own, and for each caption pictures.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
     """
@@ -35,8 +33,7 @@ class OfflineNegatives:
             fits = rows.ndim == 2 and len(rows) == anchors and rows.size and rows.dtype.kind in "iu"
             if not fits or rows.min() < 0 or rows.max() >= items:
                 raise ValueError(
-                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted ({anchors}, k), "
-                    f"whole numbers from 0 to {items - 1}, for split {split.name!r}"
+                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted ({anchors}, k)"
                 )
         own_texts = split.owner[self.texts] == np.arange(pictures)[:, None]  # (n, k)
         own_pictures = self.pictures == split.owner[:, None]  # (Nc, k)

@@ -42,7 +42,6 @@ class View:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse a square that cannot be cut out."""
         if self.resize is not None and self.resize < self.side:
             raise ValueError(f"resize is {self.resize}: wanted at least side, which is {self.side}")
         if not 0 < self.smallest_crop <= 1:
@@ -90,12 +89,7 @@ class View:
 
 
 class Photographs(UnreadPictures):
-    """Pixels of picture files, (n, 3, side, side) uint8, read when they are asked for.
-
-    Args:
-        files: n pictures.
-        view: how they are seen; rows are read as they are evaluated.
-    """
+    """Pixels of n picture files, (n, 3, side, side) uint8, seen by a view when they are asked for."""
 
     dtype = np.dtype(np.uint8)
 

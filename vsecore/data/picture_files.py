@@ -28,16 +28,9 @@ with contextlib.suppress(ImportError):
     HEIC_SUFFIXES.update((".heic", ".heif", ".hif"))
 
 # What Pillow raises for a damaged file depends on the format and on the damage.
-_DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    struct.error,
-    MemoryError,
-    Image.DecompressionBombError,
-)
-# Damage in what a camera has noted beside the picture does not matter to whoever wants the picture.
+_BOMB = Image.DecompressionBombError
+_DAMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, MemoryError, _BOMB)
+# Damage in what a camera has noted beside the picture does not matter.
 warnings.filterwarnings("ignore", module=r"PIL\.(TiffImagePlugin|JpegImagePlugin|PngImagePlugin)")
 
 
@@ -58,11 +51,7 @@ def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
             which is faster. None: the whole size.
 
     Returns:
-        The picture, in memory, in RGB.
-
-    Raises:
-        ValueError: the file is missing, is not a picture of these formats, is cut off, would fill the memory,
-            or holds 32-bit numbers.
+        The picture, in memory, in RGB; a ValueError if it cannot be read.
     """
     if isinstance(path, np.ndarray):
         if path.dtype != np.uint8 or path.ndim != 3 or path.shape[2] != 3:
@@ -77,7 +66,7 @@ def open_picture(path: Picture, at_least: int | None = None) -> Image.Image:
             if at_least is not None:
                 picture.draft("RGB", (at_least, at_least))
             return _upright(picture)
-    except Image.DecompressionBombError as error:
+    except _BOMB as error:
         raise ValueError(f"{path} is too large to be read ({error}): save it smaller") from None
     except _DAMAGE as error:
         raise ValueError(f"{path} cannot be read as a picture ({error}): get it again") from None

@@ -1,8 +1,8 @@
 """A collection of COCO's exact shape, or another's, with drawn numbers in place of its pictures.
 
-Before a dataset is downloaded and its features are extracted for hours, everything that follows can be tried
-on a stand-in: as many pictures, as many captions, features of the same width. Steps, memory and disk are
-those of the real thing. There is something to learn too, so that a loss which falls shows that all is well.
+Before features are extracted for hours, everything that follows can be tried on a stand-in: steps, memory and
+disk are those of the real thing. There is something to learn too, so that a loss which falls shows that all
+is well.
 """
 
 from collections.abc import Mapping
@@ -100,7 +100,6 @@ class DrawnPictures(UnreadPictures):
         self.elements, self.seed, self.name = elements, seed, name
 
     def read(self, rows: np.ndarray) -> np.ndarray:
-        """Return some pictures, (R, N, F)."""
         return self.things[self.shown(rows)]
 
     def shown(self, rows: np.ndarray) -> np.ndarray:

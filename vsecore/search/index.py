@@ -72,9 +72,7 @@ class Index:
         if facts.fingerprint != engine.fingerprint:
             other = "" if facts.model != engine.name else ", and has changed since then"
             raise ValueError(
-                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}: "
-                "vectors of different models cannot be compared; search with that model, or build another "
-                "index"
+                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}"
             )
         self.engine, self.store, self.url = engine, store, url
         self.report = Report()
@@ -135,9 +133,7 @@ class Index:
         store = Store(Path(folder).expanduser())
         if engine is None:
             if store.facts.source is None:
-                raise ValueError(
-                    f"{folder} was built with a model of your own ({store.facts.model}): give its engine"
-                )
+                raise ValueError(f"{folder} was built with a model of your own, {store.facts.model}: give it")
             engine = Engine.of(store.facts.source)
         return cls(engine, store, url)
 
@@ -150,7 +146,6 @@ class Index:
         self.store.close()
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
         return len(self.store)
 
     def add(self, pictures: str | Path, *, batch_size: int = 32, exclude: Sequence[str] = ()) -> Report:

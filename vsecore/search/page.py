@@ -80,7 +80,6 @@ class Page(Starlette):
         )
 
     def _home(self, request: Request) -> Response:
-        """The page, with what was found if something was asked for."""
         sentence = request.query_params.get("q", "")[:LONGEST].strip()
         if like := request.query_params.get("like", ""):
             entry = self._entry(int(like) if like.isdecimal() and len(like) <= 18 else 0)
@@ -139,7 +138,6 @@ class Page(Starlette):
         return Response(written.getvalue(), media_type="image/jpeg", headers=headers)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        """Say in a sentence what was wrong with a request."""
         assert isinstance(error, HTTPException)  # by its registration
         return self._show(problem=error.detail, title="That did not work", status=error.status_code)
 
@@ -175,9 +173,7 @@ def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise OSError(
-            f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
-        ) from None
+        raise OSError(f"--host {host} --port {port} cannot be used ({error.strerror})") from None
     with listening:
         page = Page(index, LOCAL if host in LOCAL else ("*",))
         uvicorn.Server(uvicorn.Config(page, log_level="warning", server_header=False)).run([listening])

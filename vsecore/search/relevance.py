@@ -66,9 +66,7 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
         if split.files[owner].resolve() in number_of
     ]
     if len(pairs) < FEWEST or len(index) < 2:
-        raise ValueError(
-            f"the index has pictures of {len(pairs)} captions: wanted {FEWEST} or more; index their folder"
-        )
+        raise ValueError(f"the index has pictures of {len(pairs)} captions: wanted {FEWEST} or more")
     numbers, vectors = index.all_vectors()
     distances, right = [], []
     for caption, number in _spread(pairs):
@@ -94,7 +92,6 @@ def relevance_of(index: Index) -> Relevance | None:
 
 
 def _standard(scores: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Return how many standard deviations scores lie above the mean of a query's scores."""
     return (scores - of.mean()) / max(float(of.std()), 1e-9)
 
 

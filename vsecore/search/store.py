@@ -95,7 +95,6 @@ class Store:
         self._open.close()
 
     def __len__(self) -> int:
-        """Return the number of pictures."""
         return int(self._rows("SELECT count(*) FROM pictures")[0][0])
 
     def numbers(self) -> list[int]:

@@ -63,9 +63,7 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
     splits = load_karpathy(pictures, path)
     for name, split in splits.items():
         if len(split.files) < 2:
-            raise ValueError(
-                f"{path} has {len(split.files)} pictures in {name}: wanted at least 2 in each split"
-            )
+            raise ValueError(f"{path} has {len(split.files)} pictures in {name}: wanted 2 or more")
         for broken in find_unreadable(split.files).values():
             raise ValueError(broken)
     split_of = {file: name for name, split in splits.items() for file in split.files}
@@ -74,9 +72,8 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
         one = leaks[0][0]
         other = next(file for file in leaks[0] if split_of[file] != split_of[one])
         raise ValueError(
-            f"split leakage: {one.name} ({split_of[one]}) and {other.name} ({split_of[other]}) show the same "
-            f"picture ({len(leaks)} such pictures): put all copies of one into one split, or leave that "
-            "column out"
+            f"split leakage: {one.name} ({split_of[one]}) and {other.name} ({split_of[other]}) are one "
+            f"picture ({len(leaks)} such): put all copies into one split, or leave that column out"
         )
     return {name: replace(split, dataset=path.stem) for name, split in splits.items()}
 
@@ -134,7 +131,6 @@ def tune(
 
 
 def _quality_of(model: VSE, test: Split, tokenizer: Tokenizer) -> str:
-    """Say how good a model is, if there are enough pictures to say it."""
     if len(test) < TELLING:
         return f"no rsum, since {len(test)} test pictures say nothing (wanted {TELLING} or more)"
     return f"test rsum {evaluate_split(model, test, tokenizer)['rsum']:.1f} on {len(test)} pictures"
@@ -180,9 +176,8 @@ def check_overfit(
         fit(plain, data, tokenizer=tokenizer, weights=weights, callback=until_learned, seed=seed)
     if best < LEARNED:
         raise ValueError(
-            f"overfit check: after {epochs} epochs on {len(chosen)} pairs the model finds only {best:.0f} % "
-            f"of them again, wanted {LEARNED:.0f} %: see whether each caption stands beside its own picture, "
-            "then try another learning rate"
+            f"overfit check: after {epochs} epochs on {len(chosen)} pairs R@1 is {best:.0f} %: "
+            "see whether captions stand beside their pictures, then try another learning rate"
         )
     return best
 
@@ -196,9 +191,8 @@ def refuse_collapse(model: VSE, split: Split, tokenizer: Tokenizer) -> float:
     mean = float((flat.sum(0).square().sum() - count) / (count * (count - 1)))
     if mean > COLLAPSED:
         raise ValueError(
-            f"the model has collapsed: different pictures have cosine {mean:.3f} on average, so no search "
-            "can tell them apart; take a smaller learning rate, or a loss that does not count the hardest "
-            "negatives alone"
+            f"the model has collapsed: different pictures have cosine {mean:.3f} on average; take a smaller "
+            "learning rate, or a loss that does not count the hardest negatives alone"
         )
     return mean
 
