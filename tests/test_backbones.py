@@ -75,7 +75,7 @@ def test_published_weights_come_from_the_hub(tmp_path, monkeypatch):
     ids=range(7),
 )
 def test_an_unknown_backbone_is_named(name):
-    with pytest.raises(ValueError, match="backbone .* is unknown") as told:
+    with pytest.raises(ValueError, match=r"backbone .* is unknown") as told:
         load_backbone(name)
     assert len(str(told.value)) < 300
     with pytest.raises(ValueError, match="nobody publishes weights for mobilenetv2_100_same"):

@@ -1,7 +1,4 @@
-"""Baselines without a training loop: chance, ridge regression to words, and canonical correlation analysis.
-
-Every trained system is compared with them: a number above chance is not yet a good number.
-"""
+"""Baselines without a training loop: chance, ridge regression to words, canonical correlation analysis."""
 
 from __future__ import annotations
 
@@ -153,11 +150,7 @@ def _products(
 
 
 def _pooled(split: Split, root: bool = False) -> np.ndarray:
-    """Return the mean of each picture's real elements, scaled to length one: (n, F).
-
-    With `root`, each number is first replaced by its signed square root, so that a few large ones do not
-    decide.
-    """
+    """Return the mean of each picture's real elements, or its signed square `root`, of length one: (n, F)."""
     means = mean_elements(split)
     if root:
         means = np.sign(means) * np.sqrt(np.abs(means))

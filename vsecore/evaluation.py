@@ -1,6 +1,7 @@
 """How good a retrieval is: ranks, recalls, and metrics for many-to-many relevance.
 
-Ties always count against the model, so that a collapsed one, whose scores are all the same, gets 0.
+Ties always count against the model, so that a collapsed one, whose scores are all the same, gets 0. Wrong
+shapes and types are refused with a ValueError, and so are NaN and a picture without a caption.
 """
 
 from __future__ import annotations
@@ -34,9 +35,6 @@ def ranks(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
     Returns:
         i2t (Ni,), captions for each picture, and t2i (Nc,), pictures for each caption; int64, on the CPU.
 
-    Raises:
-        ValueError: a shape or type is wrong, an owner is no picture, a picture has no caption, or a score is
-            NaN.
     """
     owner, own = _check_owner(scores, owner)  # (Nc,) each
     best = own.new_empty(len(scores)).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
@@ -100,8 +98,6 @@ def evaluate(scores: Matrix, owner: Matrix, folds: Count | None = None) -> dict[
         and mean ranks counted from 1, `i2t_medr t2i_medr i2t_meanr t2i_meanr`. i2t looks for captions, t2i
         for pictures.
 
-    Raises:
-        ValueError: as `ranks`, or the pictures cannot be cut into so many equal folds.
     """
     if folds is None:
         return _table_row(*ranks(scores, owner))
@@ -183,9 +179,6 @@ def ndcg(scores: Matrix, relevance: Matrix, k: Count = 25) -> float:
     Returns:
         The mean over the queries, from 0 to 1. A query with nothing relevant counts 0.
 
-    Raises:
-        ValueError: a shape or type is wrong, a score is NaN, or a relevance is negative or infinite.
-
     Source: Järvelin and Kekäläinen 2002; k = 25 as in Messina et al. 2020 (TERN).
     """
     _check_matrix("scores", scores)
@@ -219,9 +212,6 @@ def coco_benchmarks(scores: Matrix, image_ids: Sequence[Any], caption_ids: Seque
         What `evaluate` returns, as `coco_1k_i2t_r1` and so on (mean over the five folds) and as
         `coco_5k_...`; `cxc_i2t_r1` to `cxc_t2i_r10` and `cxc_rsum`; `eccv_i2t_r1`: in percent. As fractions
         `cxc_i2t_r_precision`, `eccv_i2t_r_precision` and `eccv_i2t_map_at_r`. The same for t2i.
-
-    Raises:
-        ValueError: a shape is wrong, a score is NaN, or the ids are not those of the split.
 
     Source: Karpathy and Fei-Fei 2015 (1K, 5K); Parekh et al. 2021 (CxC); Chun et al. 2022 (ECCV Caption),
     whose package `eccv_caption` measures the last two; Bleeker et al. 2023 for R-precision on CxC.

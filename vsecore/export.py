@@ -129,12 +129,8 @@ def index(model: VSE, test: Split, tokenizer: Tokenizer) -> dict[str, object]:
 def packed(matrix: Tensor) -> dict[str, object]:
     """Pack a matrix (N, D) for JSON as two int8 matrices: eight bits, and eight for what they leave over.
 
-    A row is `scale * (coarse + fine / 254)`. The coarse part alone would keep scores within 1e-2 as well, but
-    pictures that are almost equally near would change places: of 500 captions, 22 would find other first ten.
-
-    Returns:
-        `shape`, one `scale` a row, and `coarse` and `fine` in base 64, row after row. Without `fine` if
-        nothing is left over, as in weights that were stored in eight bits.
+    A row is `scale * (coarse + fine / 254)`; without `fine` pictures that are almost equally near would
+    change places. The matrices are in base 64, row after row; `fine` is left out if it is zero.
     """
     scale = matrix.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127  # (N,)
     scaled = matrix.double() / scale.double()[:, None]  # (N, D), within 127

@@ -34,8 +34,7 @@ class VSE(nn.Module):
         image_pool: (elements, mask) -> vectors; None: only elements are compared.
         text_encoder: (tokens, mask) -> (elements (C, L, D), mask).
         text_pool: (elements, mask) -> vectors; None: only elements are compared.
-        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does. Its attribute `reads`
-            says what it reads of them, and it may have a `block`.
+        similarity: compares two `Embedding`s, as `vsecore.similarity.Cosine` does.
         image_reasoner: (elements, mask) -> (elements, mask), before the pool; None: elements stay as they
             are.
         text_reasoner: the same for captions.
@@ -87,10 +86,9 @@ class VSE(nn.Module):
         Args:
             batch: what to embed.
             at_a_time: chunk size of the encoders (gradient caching), in pictures and in captions; None: the
-                whole batch. With chunks, each part is embedded, everything in between is forgotten, and the
-                backward pass embeds the part once more. So a batch of thousands fits into little memory, and
-                still compares all with all: the gradient is that of the whole batch. Dropout is drawn part by
-                part, and the same in both passes.
+                whole batch. Each part is embedded, everything in between is forgotten, and the backward pass
+                embeds the part once more: the gradient is that of the whole batch, in little memory. Dropout
+                is drawn part by part, and the same in both passes.
             read: what is kept of an `Embedding`, see `Embedding.only`; None: everything.
 
         Source: Gao et al. 2021 (gradient caching); here by PyTorch's activation checkpointing, a part at a

@@ -1,6 +1,5 @@
 """Where the project's own files are: in a checkout of the repository, or inside the installed package."""
 
-import tempfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -11,18 +10,6 @@ ROOT = PACKAGE.parent
 def is_checkout() -> bool:
     """Whether the package runs from a checkout of the repository rather than from an installation."""
     return not (PACKAGE / "_assets").is_dir()  # which a wheel has
-
-
-def can_be_written(folder: Path) -> bool:
-    """Whether files can be made in a folder, tested by making one for a moment.
-
-    The system's own answer is not enough: it lets root write everywhere, even on a read-only disk.
-    """
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 def assets() -> Path:

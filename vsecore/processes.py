@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE = timedelta(hours=6)
-"""How long the others wait for one process, which may mine the negatives of COCO or verify rows meanwhile.
-
-That takes minutes, or hours if the model compares elements; both go on where they stopped if it takes longer.
-"""
+"""How long the others wait for one process, which may mine the negatives of COCO or verify rows meanwhile."""
 
 
 def from_main_process(work: Callable[[], T]) -> T:

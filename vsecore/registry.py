@@ -1,8 +1,4 @@
-"""Parts by name: what a recipe can ask for, and which options each part takes.
-
-A part is a class. Only its constructor sets its options and their defaults; recipes and command lines are
-checked against that signature.
-"""
+"""Parts by name: classes that a recipe can ask for, whose constructors alone say their options."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.feature_folder import META, Meta
 from vsecore.data.features import open_precomp
 from vsecore.data.files import read_json, write_json
-from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture, open_picture
+from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
@@ -67,8 +67,8 @@ class Retriever:
     """A model that embeds pictures and sentences, and compares them. Safe to use from several threads.
 
     Messages call it by its name. The backbone, or what loads it for the first picture, is the network whose
-    features the model reads; without one it reads pixels, or only features that are there already, of the
-    type `dtype` on which it was trained. Without a `source`, an index built with it must be given it again.
+    features the model reads, of the type `dtype`; without one it reads pixels, or features that are there
+    already. Without a `source`, an index built with it must be given it again.
 
     Example:
         >>> model = vsecore.load("runs/first")
@@ -169,11 +169,9 @@ class Retriever:
         return said
 
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Embedding:
-        """Embed sentences.
+        """Embed C sentences as what the model compares, float32 on the CPU.
 
-        Returns:
-            C rows, float32 on the CPU, of what the model compares: unit `vectors` (C, D), sets of them
-            (C, K, D), or `elements` (C, L, D) with their `mask`.
+        That is unit `vectors` (C, D), sets of them (C, K, D), or `elements` (C, L, D) with their `mask`.
         """
         sentences, parts = checked_sentences(texts), []
         for start in range(0, len(sentences), batch_size):
@@ -186,13 +184,9 @@ class Retriever:
     def encode_images(self, images: Iterable[Picture | Tensor], batch_size: int = 32) -> Embedding:
         """Embed pictures.
 
-        Args:
-            images: paths; pictures of Pillow; arrays (H, W, 3) uint8; or, for a model that reads features,
-                the features of each picture, (N, F) floats.
-            batch_size: how many at a time; the result does not depend on it.
-
-        Returns:
-            As `encode_texts`, a row for each picture.
+        They are paths; pictures of Pillow; arrays (H, W, 3) uint8; or, for a model that reads features, the
+        features of each picture, (N, F) floats. The result is that of `encode_texts`, and does not depend on
+        the batch size.
         """
         if isinstance(images, str | Path | Image.Image):
             raise ValueError(f"images is one picture ({images!r}): wanted a list of them")
@@ -219,13 +213,11 @@ class Retriever:
 
     def _decode(self, picture: Picture) -> np.ndarray:
         """Return a picture as what stands first sees it: (H, W, 3) for a backbone, (3, H, W) for a model."""
-        if self.backbone is None:
-            if self.model.view is None:
-                raise ValueError(f"{self.name} {READS_FEATURES}")
-            return self.model.view.plain(open_picture(picture))
-        if self.backbone.longest is not None:
-            return decode_in_proportion(picture, self.backbone.picture_size, self.backbone.longest)[0]
-        return decode_picture(picture, self.backbone.picture_size)
+        if self.backbone is not None:
+            return self.backbone.decode(picture)[0]
+        if self.model.view is None:
+            raise ValueError(f"{self.name} {READS_FEATURES}")
+        return self.model.view.plain(open_picture(picture))
 
     def _embedded(self, pictures: list[np.ndarray]) -> Embedding:
         pixels = torch.from_numpy(np.stack(pictures))

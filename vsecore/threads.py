@@ -1,12 +1,9 @@
 """How many processor threads a program computes with, and what a thread does while it waits.
 
-A small model's step is as fast on one thread as on two, so small programs, such as tests, take **one thread
-each**, and two of them run side by side. A wide model can use the whole machine: `vse train` takes **all
-cores**, but its threads **sleep** while they wait for one another. By default they spin, and then a step that
-shares its cores with another program takes five to fifty times as long.
-
-OpenMP reads these variables when PyTorch loads, so they must be set before that, and this module imports only
-the standard library. A variable that the user has set is never changed.
+A small model's step is as fast on one thread as on two, so two small programs run side by side. `vse train`
+takes all cores, but its threads sleep while they wait for one another: by default they spin, and then a step
+that shares its cores with another program takes five to fifty times as long. OpenMP reads these variables
+when PyTorch loads. A variable that the user has set is never changed.
 """
 
 from collections.abc import Mapping

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tempfile
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,8 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
-
-from vsecore import paths
 
 if TYPE_CHECKING:
     from vsecore.data.photographs import View
@@ -108,15 +107,18 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
     """Refuse, before hours of work, a folder (or a file) that could not be written at the end."""
     if path is None:
         return
-    if path.exists() and path.is_dir() != folder:
-        come, wanted = ("a file", "a folder") if folder else ("a folder", "a file")
-        raise OSError(f"{option} {path} is {come}: name {wanted}")
-    above = next((one for one in (path, *path.absolute().parents) if one.exists()), path)
-    if not path.exists() and not above.is_dir():
-        raise OSError(f"{option} {path} cannot be created: {above} is a file")
+    if not folder and path.is_dir():
+        raise OSError(f"{option} {path} is a folder: name a file")
     # Writing a file replaces it by a new one in the same folder.
-    if not paths.can_be_written(above if above.is_dir() else above.parent):
-        raise OSError(f"{option} {path} cannot be written: {above} belongs to someone else, or is read-only")
+    place = path.absolute() if folder else path.absolute().parent
+    above = next(one for one in (place, *place.parents) if one.exists())
+    if not above.is_dir():
+        raise OSError(f"{option} {path} cannot be a folder: {above} is a file")
+    try:  # the system's own answer lets root write everywhere, even on a read-only disk
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise OSError(f"{option} {path} cannot be written: {error.strerror}") from None
 
 
 def _checked(folder: bool) -> Callable[[typer.CallbackParam, Path | None], Path | None]:

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vsecore.data import weights as weight_files
 from vsecore.data.files import digest_of
+from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture
 from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
 from vsecore.typed import unknown
@@ -85,6 +87,12 @@ class Backbone(nn.Module):
             Features (B, N, F), and boxes (B, N, 4) in pixels of the file, or None.
         """
         return self(pictures), None
+
+    def decode(self, picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
+        """Return a picture as the network wants it, (h, w, 3) uint8, and height and width of its file."""
+        if self.longest is None:
+            return decode_picture(picture, self.picture_size), (self.picture_size, self.picture_size)
+        return decode_in_proportion(picture, self.picture_size, self.longest)
 
     def fingerprint(self) -> str:
         """Return a sha256 over the weights: two backbones with the same one give the same features."""

@@ -17,7 +17,7 @@ from vsecore.data.backbones import Backbone
 from vsecore.data.feature_folder import DType, Meta, read_meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, find_unreadable
-from vsecore.data.picture_files import decode_in_proportion, decode_picture, decoded_ahead
+from vsecore.data.picture_files import decoded_ahead
 from vsecore.processes import from_main_process, join_processes
 from vsecore.typed import counted
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _FRAME = 32
 """A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
-_Decoded = tuple[np.ndarray, tuple[int, int]]  # a picture (h, w, 3) uint8, and height and width of its file
 
 
 def extract(
@@ -118,13 +117,6 @@ def _make_rows(
     """Make this process's share of the missing rows of a split."""
     rows, split = writer.rows(name), writer.splits[name]
     assert isinstance(split, CaptionSplit)
-    size, longest = backbone.picture_size, backbone.longest
-
-    def decode(path: Path) -> _Decoded:
-        if longest is None:
-            return decode_picture(path, size), (size, size)
-        return decode_in_proportion(path, size, longest)
-
     device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
     # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
     starts = np.unique(missing // batch_size * batch_size).tolist()
@@ -134,7 +126,9 @@ def _make_rows(
     done = len(split.files) - share if group.num_processes == 1 else 0
     hidden = files.in_batch() or not group.is_main_process
     with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
-        for start, paths, decoded in zip(starts, batches, decoded_ahead(decode, batches), strict=True):
+        for start, paths, decoded in zip(
+            starts, batches, decoded_ahead(backbone.decode, batches), strict=True
+        ):
             pixels, sizes = _framed(decoded)
             with torch.inference_mode():
                 batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
@@ -148,7 +142,7 @@ def _make_rows(
     group.wait_for_everyone()
 
 
-def _framed(decoded: list[_Decoded]) -> tuple[Tensor, Tensor]:
+def _framed(decoded: list[tuple[np.ndarray, tuple[int, int]]]) -> tuple[Tensor, Tensor]:
     sizes = np.array([picture.shape[:2] for picture, _ in decoded])  # (B, 2)
     height, width = sizes.max(0)
     if (sizes != sizes[0]).any():

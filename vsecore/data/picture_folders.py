@@ -51,7 +51,7 @@ class Listing:
         said = [f"{folder} cannot be read ({why})" for folder, why in self.unreadable.items()]
         if self.systems:
             names = ", ".join(sorted({path.name for path in self.systems}))
-            said.append(f"{_many(len(self.systems), 'folder')} of thumbnails, trash or the system ({names})")
+            said.append(f"{len(self.systems)} folders of thumbnails, trash or the system ({names})")
         if self.others:
             kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(self.others.items()))
             hint = ""
@@ -61,7 +61,7 @@ class Listing:
                 f"{kinds}: not among the formats that are read (JPEG, PNG, WebP, BMP, GIF, TIFF){hint}"
             )
         if self.excluded:
-            said.append(f"{_many(self.excluded, 'file or folder')}, as excluded")
+            said.append(f"{self.excluded} files or folders, as excluded")
         return said
 
 
@@ -120,7 +120,3 @@ def readable_suffixes() -> set[str]:
 def _identity(folder: Path) -> tuple[int, int]:
     status = folder.stat()
     return status.st_dev, status.st_ino
-
-
-def _many(count: int, kind: str) -> str:
-    return f"{count} {kind if count == 1 else kind.replace(' or ', 's or ') + 's'}"

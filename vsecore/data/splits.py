@@ -83,7 +83,7 @@ def caption_numbers(owner: np.ndarray, pictures: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Pictures and their captions: one part (train, dev or test) of a dataset.
+    """Pictures and their captions: one part (train, dev or test) of a dataset; refused if they do not fit.
 
     Args:
         name: "train", "dev" or "test".
@@ -232,7 +232,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three splits that belong together.
+    """Three splits that belong together; a ValueError says if one model could not read them.
 
     Args:
         name: "scenes", "flickr8k", "flickr30k", "coco" or your own.

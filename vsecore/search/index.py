@@ -61,11 +61,7 @@ class Report:
 
 
 class Index:
-    """Pictures, and the vectors by which they are found.
-
-    `Index.build` makes one, `Index.load` opens it again. On disk it is a folder with one SQLite file (see
-    `search.store`); the vectors are searched in this process, or by a Qdrant server.
-    """
+    """Pictures, and the vectors by which they are found. `Index.build` makes one, `Index.load` opens it."""
 
     def __init__(self, engine: Engine, store: Store, url: str | None = None) -> None:
         facts = store.facts
@@ -92,21 +88,17 @@ class Index:
         batch_size: int = 32,
         exclude: Sequence[str] = (),
     ) -> Index:
-        """Index all pictures in a folder, or bring its index up to date.
+        """Index all pictures in a folder, or bring its index up to date; `report` then says what has changed.
 
         If it is killed, the same call continues: what was embedded is kept, nothing is there twice.
 
         Args:
-            pictures: a folder; folders in it are searched too, but not those that are hidden or in which
-                systems keep thumbnails and trash.
+            pictures: a folder, searched with its folders.
             engine: embeds them.
             folder: where the index is kept; None: in memory, until `save`.
             url: the address of a Qdrant server for the vectors; None: they are searched in this process.
             batch_size: pictures at a time.
             exclude: patterns of files and folders to leave out (see `list_pictures`).
-
-        Returns:
-            The index. Its `report` says what was added, and which files could not be read.
 
         Raises:
             FileNotFoundError: there is no such folder, or it holds no pictures.
@@ -123,13 +115,7 @@ class Index:
 
     @classmethod
     def load(cls, folder: str | Path, engine: Engine | None = None, *, url: str | None = None) -> Index:
-        """Open an index.
-
-        Args:
-            folder: the index's folder.
-            engine: the model that it was built with; None: it is loaded from where it was.
-            url: the address of the Qdrant server for its vectors; None: they are searched in this process.
-        """
+        """Open the index in a folder; without its `engine`, that is loaded from where it was."""
         store = Store(Path(folder).expanduser())
         if engine is None:
             if store.facts.source is None:
@@ -176,10 +162,7 @@ class Index:
         return report
 
     def _reuse(self, listing: Listing, root: Path, known: dict[Path, Entry], report: Report) -> list[Path]:
-        """Keep the pictures whose bytes are still there, forget the others, and return what must be embedded.
-
-        A file may have the bytes that it had, or those of a picture that is gone from where it was.
-        """
+        """Keep the pictures whose bytes are still there, forget others, and return what must be embedded."""
         here = set(listing.pictures)
         gone: dict[int, list[Entry]] = defaultdict(list)  # by their size
         for entry in known.values():
@@ -219,19 +202,10 @@ class Index:
         return wanted
 
     def search(self, query: str | Path | Sequence[Term], k: int = 10) -> list[Found]:
-        """Find the pictures that a sentence describes, or that look like another picture.
+        """Find the k pictures that a sentence describes, or that look like another picture, best first.
 
-        Args:
-            query: a sentence, as text; a picture's file, as a `Path`; or terms, whose similarities are added
-                up by their weights.
-            k: how many, at most.
-
-        Returns:
-            The best first.
-
-        Raises:
-            ValueError: k is below 1, the sentence is empty, the file cannot be read as a picture, or the
-                terms cancel each other out.
+        A query is a sentence, as text; a picture's file, as a `Path`; or terms, whose similarities are added
+        up by their weights.
         """
         if k < 1:
             raise ValueError(f"k is {k}: wanted at least 1")
@@ -257,11 +231,7 @@ class Index:
         return [one for one in self.nearest(vectors[0], k + 1) if one.number != number][:k]
 
     def nearest(self, query: np.ndarray, k: int = 10) -> list[Found]:
-        """Find the pictures nearest to a query that is embedded already, (D,) or (L, D).
-
-        For sets, MaxSim and the inner product of the sets' means propose at least `PROPOSED` pictures each,
-        and the model's own similarity ranks them.
-        """
+        """Find the pictures nearest to a query that is embedded already, (D,) or (L, D)."""
         wanted = max(k, PROPOSED) if self.engine.has_sets else k
         best = self.vectors.nearest(query, wanted)
         if self.engine.has_sets and best:

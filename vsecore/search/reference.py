@@ -1,8 +1,7 @@
 """FAISS beside the package's own search: the exact answer, and indexes that keep a few bytes of a vector.
 
-A quantised index keeps codes instead of numbers, and the codebooks are learned from examples. Pictures and
-sentences of one model share a space but lie in different parts of it. So an index whose codebooks, or whose
-cells, were learned from pictures alone has never seen what it will be asked with; a benchmark
+Codebooks are learned from examples. Pictures and sentences of one model lie in different parts of their
+space, so an index that was learned from pictures alone has never seen what it will be asked with; a benchmark
 (`tests/benchmarks/search.py`) measures what that costs.
 """
 

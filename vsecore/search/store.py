@@ -1,8 +1,4 @@
-"""What an index keeps on disk: every picture's name, version and vectors, in one SQLite file.
-
-SQLite writes a whole transaction or none of it, whenever the program is killed. The vectors stand in it as
-plain float32 numbers.
-"""
+"""What an index keeps on disk: every picture's name, version and vectors (float32), in one SQLite file."""
 
 from __future__ import annotations
 
@@ -170,7 +166,6 @@ class Store:
         return rows[0][0] if rows else None
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forget pictures."""
         with self._transaction():
             self._open.executemany("DELETE FROM pictures WHERE number = ?", [(one,) for one in numbers])
 

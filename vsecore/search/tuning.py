@@ -47,15 +47,10 @@ TELLING = 20
 
 
 def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSplit]:
-    """Read a CSV of captions, and split its pictures into "train", "dev" and "test".
+    """Read a CSV of captions (see `annotations`), and split its pictures into "train", "dev" and "test".
 
-    A picture that is missing, broken or in two splits is refused by its name.
-
-    Args:
-        path: a CSV in UTF-8 with the columns `file` and `caption`, a line for each caption, and perhaps
-            `split` (see `annotations`). Without it, a tenth of the pictures becomes dev and a tenth test;
-            which ones depends on their bytes alone. Copies of a picture stay in one split.
-        pictures: the folder in which the files are.
+    Without a column `split`, a tenth of the pictures becomes dev and a tenth test; which ones depends on
+    their bytes alone. A picture that is missing, broken or in two splits is refused by its name.
     """
     path = Path(path).expanduser()
     if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
@@ -91,12 +86,9 @@ def tune(
 ) -> Run:
     """Train an engine's model further; first see whether it can learn 128 pairs by heart.
 
-    The engine has its own source, so that its recipe is known; the splits come from `read_captions`. Without
-    a learning rate, a run's is divided by five, and the recipe of CLIP or SigLIP has its own. `tell` gets a
-    line for each step of the work. A model that collapses is refused.
-
-    Returns:
-        The run of the best epoch on dev. Its history says how good the model was.
+    The engine's source knows its recipe; the splits come from `read_captions`. Without a learning rate, a
+    run's is divided by five, and the recipe of CLIP or SigLIP has its own. `tell` gets a line for each step
+    of the work. A model that collapses is refused.
     """
     recipe, weights = _recipe_and_weights(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)

@@ -1,8 +1,7 @@
 """The vectors of an index, which a query is compared with: in this process, or on a Qdrant server.
 
-In this process a query is compared with every vector. That is exact, and quick up to some hundred thousand
-pictures. A server takes over where an index outgrows one machine: it has a graph of near neighbours (HNSW),
-quantised vectors, disks and shards. The index's own file stays the truth, also after a kill.
+In this process a query is compared with every vector, which is quick up to some hundred thousand pictures. A
+server takes over where an index outgrows one machine. The index's own file stays the truth.
 
 A set is searched in two ways: by MaxSim over its K vectors, and by their mean. The inner product of two means
 is the mean of all K·L cosines, so it stands for similarities in which every pair counts. MaxSim stands for
