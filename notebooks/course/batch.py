@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,15 +59,6 @@ def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
     return sorted(set(chosen)) if chosen else paths
 
 
-@dataclass(frozen=True)
-class NotebookRun:
-    """How one notebook's batch run went: seconds of wall time, megabytes of its kernel's peak memory."""
-
-    name: str
-    seconds: float
-    peak_megabytes: float
-
-
 def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> None:
     """Put the embedded world and some kinds of features of it into the cache, unless they are there.
 
@@ -88,11 +78,11 @@ def run(
     parameters: dict[str, Any],
     tell: Callable[[str], None] = print,
     at_once: int = 1,
-) -> list[NotebookRun]:
-    """Execute notebooks with papermill into a folder, each in a process of its own; return how each went.
+) -> None:
+    """Execute notebooks with papermill into a folder, each in a process of its own.
 
-    This is also written to `folder/run.json`. `tell` is called with a line about each notebook. Alone, a
-    notebook has all cores; side by side, each runs on one thread.
+    `tell` is called with a line about each notebook. Alone, a notebook has all cores; side by side, each runs
+    on one thread.
 
     Raises:
         CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
@@ -101,41 +91,34 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     environment = whole_machine(os.environ) if at_once == 1 else one_thread(os.environ)
 
-    def run_one(path: Path) -> NotebookRun:
+    def run_one(path: Path) -> None:
         output = folder / path.name
         command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
         command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
         tell(f"running {path.stem}")
         # Papermill's bar is for someone at a terminal; several would overwrite each other.
-        entry = _execute(command, output, environment, bar=at_once == 1 and sys.stderr.isatty())
-        tell(f"  {path.stem}: {entry.seconds:.0f} s, {entry.peak_megabytes:.0f} MB")
-        return entry
+        seconds, megabytes = _execute(command, output, environment, at_once == 1 and sys.stderr.isatty())
+        tell(f"  {path.stem}: {seconds:.0f} s, {megabytes:.0f} MB")
 
     # The longest first: started last, it would still run when the others are done.
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
-    paths = list(paths)
     with ThreadPoolExecutor(at_once) as pool:
         order = sorted(paths, key=lambda path: costs.get(path.stem, 0.0), reverse=at_once > 1)
-        begun = {path: pool.submit(run_one, path) for path in order}
+        begun = [pool.submit(run_one, path) for path in order]
         try:
-            runs = [begun[path].result() for path in paths]
+            for one in begun:
+                one.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    with write_atomically(folder / "run.json", "w") as report:
-        json.dump([vars(entry) for entry in runs], report, indent=2)
-    return runs
 
 
-def refresh(
-    names: Iterable[str], *, cost: bool = False, tell: Callable[[str], None] = print
-) -> list[NotebookRun]:
+def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], None] = print) -> None:
     """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
 
     With `cost`, which wants a quiet machine, also record each notebook's time and memory, which its card must
     match. If a cell fails, the stored notebook is as it was.
     """
-    runs: list[NotebookRun] = []
     for text in _texts(names):
         output = ROOT / "build" / "refresh" / f"{text.stem}.ipynb"
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -143,8 +126,8 @@ def refresh(
         # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
         jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
-        runs.append(_execute(command, output, one_thread(os.environ)))
-        tell(f"  {runs[-1].seconds:.0f} s, {runs[-1].peak_megabytes:.0f} MB")
+        seconds, megabytes = _execute(command, output, one_thread(os.environ))
+        tell(f"  {seconds:.0f} s, {megabytes:.0f} MB")
         _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
         if cost:
             entry = records.record(
@@ -153,15 +136,11 @@ def refresh(
                 config_hash="",
                 data={"name": "scenes", "version": WORLD_VERSION},
                 seed=0,
-                metrics={
-                    "minutes": round(runs[-1].seconds / 60, 2),
-                    "gigabytes": round(runs[-1].peak_megabytes / 1024, 2),
-                },
-                seconds=runs[-1].seconds,
+                metrics={"minutes": round(seconds / 60, 2), "gigabytes": round(megabytes / 1024, 2)},
+                seconds=seconds,
                 note="what the whole notebook takes, its kernel's start included",
             )
             records.write(entry, LESSON_RECORDS)
-    return runs
 
 
 def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
@@ -246,13 +225,12 @@ def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
-_WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def _execute(
     command: list[str], output: Path, environment: Mapping[str, str], bar: bool = False
-) -> NotebookRun:
-    """Run a Jupyter program that executes a notebook into `output`, and measure it.
+) -> tuple[float, float]:
+    """Run a Jupyter program that executes a notebook into `output`; return its seconds and peak megabytes.
 
     Its memory is that of the program, its kernel and whatever they start, together, sampled five times a
     second: shorter peaks are missed.
@@ -274,7 +252,7 @@ def _execute(
         why = next((f"{error.ename}: {error.evalue}" for error in shown), f"see {log}")
         raise CourseError(f"{output.stem} stopped: {why} (half-run copy: {output})")
     log.unlink()
-    return NotebookRun(output.stem, time.perf_counter() - started, peak / 2**20)
+    return time.perf_counter() - started, peak / 2**20
 
 
 def _memory(process: int) -> int:

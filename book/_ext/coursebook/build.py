@@ -100,7 +100,8 @@ def lay_notebooks(executed: Path, folder: Path) -> None:
         for cell in notebook["cells"]:
             _give_alt_text(cell)
             _give_facts(cell)
-            _hide_injected_parameters(cell)
+            if "injected-parameters" in (tags := cell["metadata"].get("tags", [])):
+                cell["metadata"]["tags"] = [*tags, "remove-cell"]  # the page shows the notebook's own
             _fold_answer(cell)
             if stored.name == FIRST_NOTEBOOK and cell["cell_type"] == "markdown":
                 cell["source"] = re.sub(r"^(# .+\n)\s*", rf"\1\n{LIVE_SEARCH}\n", "".join(cell["source"]))
@@ -126,13 +127,6 @@ def _give_facts(cell: dict[str, Any]) -> None:
 
 
 _EXERCISE = re.compile(r"\{exercise\}.*\n:label: (?P<label>ex-\S+)\n")
-
-
-def _hide_injected_parameters(cell: dict[str, Any]) -> None:
-    """Leave papermill's copy of the parameters cell out of the page, which shows the notebook's own."""
-    tags = cell["metadata"].get("tags", [])
-    if "injected-parameters" in tags:
-        cell["metadata"]["tags"] = [*tags, "remove-cell"]
 
 
 def _fold_answer(cell: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pybtex.database import Entry, parse_file
+from pybtex.database import parse_file
 from pybtex.richtext import Text
 
 from course.checks import EXERCISES
@@ -147,14 +147,9 @@ def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable
             names = [str(Text.from_latex(name)) for name in names]  # LaTeX's accents and braces undone
             who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
             words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
-            address = address_of(entries[key])
+            url, doi = (entries[key].fields.get(field, "") for field in ("url", "doi"))
+            address = url or (f"https://doi.org/{doi}" if doi else "")
             said.append(f"[{words}]({address})" if address else words)
         return f"({'; '.join(said)})"
 
     return cite
-
-
-def address_of(entry: Entry) -> str:
-    """Where a paper can be read: its URL, or by its DOI; "" if its entry has neither."""
-    doi = entry.fields.get("doi", "")
-    return str(entry.fields.get("url", "")) or (f"https://doi.org/{doi}" if doi else "")
