@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, StringConstraints
 
-from vsecore.experiments.experiment import get_experiment, read_asset
+from vsecore.experiments.experiment import read_asset
 from vsecore.experiments.probe import GRADED
 from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.set_vectors import LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
-from vsecore.typed import unknown
 
 CLAIMS = assets() / "claims.yml"
 DEPARTURES = assets() / "departures.yml"
@@ -118,21 +117,6 @@ class Claim:
     photographs: bool = False
     """Whether it is tried on photographs too."""
 
-    def __post_init__(self) -> None:
-        """Refuse a claim that cannot be tested as it stands, with a ValueError that says why."""
-        experiment = get_experiment(self.experiment)
-        if self.about not in SUBJECTS:
-            raise unknown("about", self.about, SUBJECTS)
-        for right, wanted in (
-            ({*self.arms} <= {*experiment.arms}, f"its arms must be some of {', '.join(experiment.arms)}"),
-            (self.about != "relations" or experiment.pairs, "its experiment does not look at relations"),
-            (experiment.follows_losses or not self.subject.followed, "its experiment does not follow losses"),
-            (bool(self.against) != self.subject.alone, "another arm is wanted, or none for one system alone"),
-            ((self.kind == "our question") != bool(self.words), "only a paper's claim has words"),
-        ):
-            if not right:
-                raise ValueError(f"{self} cannot be tested: {wanted}")
-
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that it names: two, or one alone."""
@@ -145,7 +129,7 @@ class Claim:
 
 
 def claims(work: str = "", data: str = "") -> list[Claim]:
-    """Read the claims in `assets/claims.yml`; a ValueError says where one is damaged or cannot be tested.
+    """Read the claims in `assets/claims.yml`; a ValueError says where one is damaged.
 
     Args:
         work: only those of this paper; "": of all.
