@@ -34,7 +34,6 @@ def ranks(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
 
     Returns:
         i2t (Ni,), captions for each picture, and t2i (Nc,), pictures for each caption; int64, on the CPU.
-
     """
     owner, own = _check_owner(scores, owner)  # (Nc,) each
     best = own.new_empty(len(scores)).scatter_reduce(0, owner, own, "amax", include_self=False)  # (Ni,)
@@ -97,7 +96,6 @@ def evaluate(scores: Matrix, owner: Matrix, folds: Count | None = None) -> dict[
         `i2t_r1 i2t_r5 i2t_r10 t2i_r1 t2i_r5 t2i_r10` in percent, `rsum`, the sum of these six, and the median
         and mean ranks counted from 1, `i2t_medr t2i_medr i2t_meanr t2i_meanr`. i2t looks for captions, t2i
         for pictures.
-
     """
     if folds is None:
         return _table_row(*ranks(scores, owner))

@@ -1,8 +1,7 @@
 """Sets of vectors: a picture or a caption that can be read in several ways becomes K vectors, not one.
 
-Three modules predict such a set. Each reads the elements of a picture or a caption ("local" features) and one
-vector of the whole ("global" feature), and is called as `module(local, global_, mask)` with shapes (B, N, D),
-(B, D) and (B, N). The mask is True where an element is real.
+A module reads the elements ("local" features) and one vector of the whole ("global" feature), and is called
+as `module(local, global_, mask)` with shapes (B, N, D), (B, D) and (B, N), the mask True where real.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ class SetPrediction(nn.Module):
 
     dim: int
     """Width D of the elements and of the set's vectors."""
+    norm_global: nn.LayerNorm | None
+    """What normalises the global feature; None: it is not read."""
     keep_attention = False
     """Set it to True to keep the attention of each call."""
     attention: Tensor | None = None
@@ -40,11 +41,13 @@ class SetPrediction(nn.Module):
         raise NotImplementedError
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to slots (B, K, D); raises ValueError if it has another shape."""
-        raise NotImplementedError
+        """Add the global feature (B, D), of no other shape, to slots (B, K, D): DivE's eq. 5."""
+        if self.norm_global is None:
+            return slots
+        return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
 
     def forward(self, local: Tensor, global_: Tensor | None, mask: Tensor | None = None) -> Tensor:
-        """Predict sets (B, K, D); raises ValueError as the two steps do."""
+        """Predict sets (B, K, D)."""
         return self.with_global(self.slots_of(local, mask), global_)
 
 
@@ -155,12 +158,6 @@ class SlotSetPrediction(SetPrediction):
         self.attention = torch.stack(rounds, 1) if rounds else None  # (B, T, K, N)
         return self.norm_last(slots)
 
-    def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to slots (B, K, D): eq. 5."""
-        if self.norm_global is None:
-            return slots
-        return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
-
     def _attend(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the shares A of each element and the weights Â with which a slot takes it, (B, H, K, N)."""
         compete = self.softmax_over == "slots"
@@ -227,7 +224,7 @@ class PIENet(SetPrediction):
         self.norm = nn.LayerNorm(dim)
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return what each head found, (B, N, D) to (B, K, D); raises ValueError as `check_elements`."""
+        """Return what each head found, (B, N, D) to (B, K, D)."""
         check_elements(local, mask, self.dim, "local")
         weights, found = weighted_means(self.attend, local, mask)  # (B, K, N), (B, K, D)
         self.attention = weights.detach().unsqueeze(1) if self.keep_attention else None
@@ -274,17 +271,13 @@ class TransformerSet(SetPrediction):
         self.norm_last, self.norm_global = nn.LayerNorm(dim), nn.LayerNorm(dim)
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the slots after the last layer, (B, N, D) to (B, K, D); raises as `check_elements`."""
+        """Return the slots after the last layer, (B, N, D) to (B, K, D)."""
         check_elements(local, mask, self.dim, "local")
         x = self.norm_local(without_padding(local, mask))  # (B, N, D)
         slots = self.start.to(x.dtype).expand(len(x), -1, -1)  # (B, K, D)
         for layer in self.layers:
             slots = layer(slots, x, memory_key_padding_mask=None if mask is None else ~mask)
         return self.norm_last(slots)
-
-    def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D) to slots (B, K, D)."""
-        return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)
 
 
 def circular_variance(sets: Tensor) -> Tensor:

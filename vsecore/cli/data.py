@@ -21,7 +21,6 @@ def data_get(
     root: Folder,
     only: list[str] | None = None,
     from_: str | None = None,
-    delete_archives: bool = False,
 ) -> None:
     """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
 
@@ -32,12 +31,11 @@ def data_get(
         root: The folder to put it into.
         only: Only this archive, such as val2014.zip. Can be repeated.
         from: The address of a folder of the same archives, not the official one.
-        delete_archives: Delete each archive once it is unpacked.
     """
     from vsecore.data.collections import get
 
     stopping.advise(lambda: "continue with the same command")
-    if not get(name, root, only=only or [], base=from_, delete_archives=delete_archives, say=typer.echo):
+    if not get(name, root, only=only or [], base=from_, say=typer.echo):
         raise typer.Exit(1)
     typer.echo(f"next: vse data check {root}")
 

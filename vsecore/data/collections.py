@@ -24,7 +24,6 @@ def get(
     *,
     only: Sequence[str] = (),
     base: str | None = None,
-    delete_archives: bool = False,
     say: Callable[[str], None] = print,
 ) -> bool:
     """Download and unpack a collection, and return whether all that was asked for is there.
@@ -37,7 +36,6 @@ def get(
         root: the folder to put it into; made if it is missing.
         only: names of archives, such as "val2014.zip"; none: all.
         base: the address of a mirror's folder with the same archives; None: the official ones.
-        delete_archives: whether an archive is deleted once it is unpacked.
         say: what to do with a line for the user.
     """
     if name not in COLLECTIONS:
@@ -71,8 +69,6 @@ def get(
                     again = f"vse data get {name} --root {root}"
                     raise ValueError(f"{error}. Delete what is damaged, and give {again} again") from None
                 raise
-            if delete_archives:
-                path.unlink(missing_ok=True)
     if not only and not any(archive.holds_pictures for archive in archives):
         try:
             load_karpathy(root, captions)

@@ -11,13 +11,6 @@ from pathlib import Path
 
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 """The endings of picture files that are read."""
-OTHERS = {
-    *(".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".jxl", ".jxr", ".psd", ".xcf", ".svg"),
-    *(".ai", ".tga", ".ppm", ".pgm", ".exr", ".hdr", ".eps", ".dng", ".nef", ".nrw", ".cr2", ".cr3", ".crw"),
-    *(".arw", ".sr2", ".srf", ".raf", ".orf", ".rw2", ".pef", ".srw", ".x3f", ".3fr", ".iiq", ".erf", ".kdc"),
-    ".ico",
-}
-"""Endings of pictures that are not."""
 NOT_PEOPLES = {
     *("@eadir", "@tmp", "@__thumb", "@recycle", "@recently-snapshot", "@sharebin", "@synoeastream"),
     *("@synoresource", "#recycle", "#snapshot", "$recycle.bin", "recycler", "recycled", "__macosx"),
@@ -38,7 +31,7 @@ class Listing:
     pictures: list[Path] = field(default_factory=list)
     """Files with the endings of pictures, in order."""
     others: Counter[str] = field(default_factory=Counter)
-    """How many pictures there are in formats that are not read, by their ending."""
+    """How many other files there are, by their ending."""
     systems: list[Path] = field(default_factory=list)
     """Folders of thumbnails or trash, which were not opened."""
     excluded: int = 0
@@ -54,12 +47,8 @@ class Listing:
             said.append(f"{len(self.systems)} folders of thumbnails, trash or the system ({names})")
         if self.others:
             kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(self.others.items()))
-            hint = ""
-            if self.others.keys() & {".heic", ".heif", ".hif"}:
-                hint = "; for HEIC: pip install 'vsecore[heic]'"
-            said.append(
-                f"{kinds}: not among the formats that are read (JPEG, PNG, WebP, BMP, GIF, TIFF){hint}"
-            )
+            hint = "; pip install 'vsecore[heic]'" if self.others.keys() & {".heic", ".heif", ".hif"} else ""
+            said.append(f"{kinds}: not read, unlike JPEG, PNG, WebP, BMP, GIF and TIFF{hint}")
         if self.excluded:
             said.append(f"{self.excluded} files or folders, as excluded")
         return said
@@ -104,7 +93,7 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
                     folders.append(name)
                 elif path.suffix.lower() in wanted:
                     found.pictures.append(path)
-                elif path.suffix.lower() in OTHERS:
+                elif path.suffix:
                     found.others[path.suffix.lower()] += 1
     found.pictures.sort()
     return found

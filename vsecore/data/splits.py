@@ -96,7 +96,6 @@ class Split:
         targets: something to predict for each caption, such as a sentence encoder's vectors, (Nc, T)
             floats; None: nothing.
         caption_ids: COCO's number of each caption, Nc, which CxC and ECCV Caption ask for; None: unknown.
-
     """
 
     name: str
@@ -241,7 +240,6 @@ class Dataset:
         test: what is reported.
         feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
         network: the network that made the features, with a digest of its weights; "": unknown, or none did.
-
     """
 
     name: str
