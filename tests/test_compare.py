@@ -11,7 +11,6 @@ from small import recipe, small_split, train
 from vsecore.cli import app, experiments, runs
 from vsecore.data.splits import Dataset
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments import show
 from vsecore.experiments.compare import Retrieved, Systems, difference_interval
 from vsecore.experiments.queries import intervals
 from vsecore.training import score_split
@@ -97,12 +96,12 @@ def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ
 @pytest.mark.parametrize("kind", ["captions", "pictures"])
 def test_what_is_shown_is_what_each_run_finds_where_they_differ_most(folders, kind):
     two = Systems.read([next(iter(folders)), list(folders)[2]], lambda recipe: DATA)
-    chosen = show.choose(two, kind, count=4)
+    chosen = two.choose(kind, count=4)
     first, second = (runs[0].ranks[kind].numpy() for runs in two.runs.values())
     gain = np.log((1 + first) / (1 + second))
     assert gain[chosen[0]] == gain.max() > 0 > gain[chosen[2]] == gain.min() and len(set(chosen)) == 4
     asked = []
-    show.figure(two, kind, chosen, lambda row: asked.append(row) or np.zeros((8, 8, 3), np.uint8))
+    two.figure(kind, chosen, lambda row: asked.append(row) or np.zeros((8, 8, 3), np.uint8))
     run = two.runs["vsepp_grid_gru"][0]
     scores = score_split(folders[next(iter(folders))].model, SPLIT, folders[next(iter(folders))].tokenizer)
     if kind == "captions":

@@ -224,7 +224,6 @@ def show(
     from vsecore.data.karpathy import load_karpathy
     from vsecore.data.picture_files import open_picture
     from vsecore.experiments import WORLDS
-    from vsecore.experiments import show as showing
     from vsecore.experiments.compare import Systems
 
     place = "test" if split == "testall" else split
@@ -245,10 +244,10 @@ def show(
         return open_picture(files[name]).resize((224, 224))
 
     systems = Systems.read(runs, lambda recipe: open_for(recipe, data, split), split, least=1)
-    chosen = showing.choose(systems, queries, count, containing)
+    chosen = systems.choose(queries, count, containing)
     if not chosen:
         raise ValueError("no such query: its words are in no caption, or the systems differ on none")
-    showing.figure(systems, queries, chosen, pixels).savefig(out)
+    systems.figure(queries, chosen, pixels).savefig(out)
     typer.echo(f"{out}: {len(chosen)} {queries}")
 
 

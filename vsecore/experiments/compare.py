@@ -1,20 +1,21 @@
-"""Runs side by side on the same pictures: paired differences with intervals, and where they differ most."""
+"""Runs side by side on the same pictures: differences with intervals, and queries where they differ most."""
 
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from torch import Tensor
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments.comparison import HEADS, markdown_table, row
+from vsecore.experiments.comparison import HEADS, OURS, PAPERS, markdown_table, row
 from vsecore.experiments.queries import hits, resampled
 from vsecore.experiments.statistics import interval
 from vsecore.recipes import Recipe
@@ -22,10 +23,15 @@ from vsecore.training import Run, load_run, score_split
 from vsecore.training.distributed import best_device
 from vsecore.training.identity import check_features
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Kind = Literal["captions", "pictures"]
 """What is asked: captions ask for their picture, or pictures for one of their captions."""
 FOUND = 5
 """How many of the first results of each query are kept."""
+Pixels = Callable[[int], np.ndarray]
+"""Returns a picture of the split, (H, W, 3), by its row."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,60 @@ class Systems:
         others = {run.seed: run for run in self.runs[other]}
         return [(run, others[run.seed]) for run in self.runs[name] if run.seed in others]
 
+    def choose(self, kind: Kind, count: int = 4, containing: str = "") -> list[int]:
+        """Return the rows of the queries that tell most; their caption, or one of them, contains some words.
+
+        Of the first two systems: half of the rows where the second gains most on the first, and half where it
+        loses most, by the factor between their ranks. Of a single one: half that it answers right, and half
+        that it answers worst.
+        """
+        split, words = self.split, containing.lower()
+        captions = [row for row, caption in enumerate(split.captions) if words in caption.lower()]
+        rows = np.array(captions if kind == "captions" else np.unique(split.owner[captions]), dtype=int)
+        ranks = [1 + self.median_ranks(name, kind)[rows] for name in self.runs]
+        best, worst = (count + 1) // 2, count // 2
+        if len(ranks) > 1:
+            gained, lost = largest_changes(*ranks[:2])
+            return [int(row) for row in rows[[*gained[:best], *lost[:worst]]]]
+        right, missed = np.flatnonzero(ranks[0] == 1), np.flatnonzero(ranks[0] > 1)
+        spread = np.linspace(0, len(right) - 1, min(best, len(right))).astype(int)
+        hardest = missed[np.argsort(-ranks[0][missed], kind="stable")]
+        return [int(row) for row in rows[[*right[spread], *hardest[:worst]]]]
+
+    def figure(self, kind: Kind, queries: Sequence[int], pixels: Pixels) -> Any:
+        """Draw each query, and below it what the first seed of each system finds first, right ones marked.
+
+        `queries` are rows of the split; what is returned is a `matplotlib.figure.Figure`.
+        """
+        from matplotlib.figure import Figure  # takes a second, and only this needs it
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        lines = [(query, name, runs[0]) for query in queries for name, runs in self.runs.items()]
+        split, height = self.split, 2.1 * max(1, len(lines))
+        # Room for the lines above pictures, and above the first of them.
+        layout = ConstrainedLayoutEngine(h_pad=0.25, rect=(0, 0, 1, 1 - 0.2 / height))
+        drawn = Figure(figsize=(9, height), layout=layout)
+        widths = [1] * FOUND if kind == "captions" else [1, FOUND - 1]
+        grid = drawn.subplots(max(1, len(lines)), len(widths), squeeze=False, width_ratios=widths)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for panels, (query, name, run) in zip(grid, lines, strict=False):
+            rank, found = 1 + int(run.ranks[kind][query]), run.found[kind][query].tolist()
+            if kind == "captions":
+                title = f"“{split.captions[query]}”\n{name}: its picture is number {rank}"
+                panels[0].text(0, 1.06, title, fontsize=9, transform=panels[0].transAxes).set_in_layout(False)
+                for axes, picture in zip(panels, found, strict=False):
+                    _show(axes, pixels(picture), right=picture == split.owner[query])
+            else:
+                _show(panels[0], pixels(query), right=False)
+                panels[1].set_title(f"{name}: its best caption is number {rank}", loc="left", fontsize=9)
+                for place, caption in enumerate(found):
+                    right = split.owner[caption] == query
+                    text = textwrap.shorten(f"{'✓' if right else '✗'} {split.captions[caption]}", 90)
+                    style = {"fontsize": 9, "color": OURS if right else PAPERS}
+                    panels[1].text(0, 0.85 - 0.2 * place, text, transform=panels[1].transAxes, **style)
+        return drawn
+
 
 def largest_changes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which ranks, counted from 1, became smaller and which larger, by the largest factor first."""
@@ -179,3 +239,13 @@ def difference_interval(
         for kind in kinds
     )  # (Ni, 3) and (Nc, 3)
     return resampled(of_pictures, of_captions, owner)["rsum"]
+
+
+def _show(axes: Axes, picture: np.ndarray, right: bool) -> None:
+    """Show a picture, framed and with a tick if it is right."""
+    axes.imshow(picture)
+    if right:
+        height, width = np.shape(picture)[:2]  # of Pillow's pictures too
+        axes.plot([0, width, width, 0, 0], [0, 0, height, height, 0], color=OURS, linewidth=4, clip_on=False)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        axes.text(0.04, 0.86, "✓", color=OURS, fontsize=14, bbox=box, transform=axes.transAxes)
