@@ -9,7 +9,7 @@ import torch
 from torch import inf
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import break_it, code, compute, explore, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, predict
 from course.checks.samples import random_batch
 from vsecore.losses import adopt, adopt_k
 
@@ -40,9 +40,7 @@ LOSS = {
     "Only the K hardest negatives are in the sum: those with the largest similarities, found row by row for "
     "pictures and column by column for captions.": same(size=7, K=2),
     "The temperature is an argument: use it.": same(K=3, temperature=0.5),
-    "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
-        size=4, K=2, exact=False
-    ),
+    NO_GRADIENT: gradient(size=4, K=2, exact=False),
     "That is only one direction: pictures choose among captions, and captions among pictures.": like(
         one_way, lambda S, K, temperature: one_way(S.T, K, temperature)
     ),

@@ -72,8 +72,8 @@ _PRODUCT = "scaled_dot_product_attention"
 ATTENTION = ("MultiheadAttention", "multi_head_attention_forward", _PRODUCT, f"_{_PRODUCT}_math")
 """Names of torch's that do the work of an exercise in a gradient by hand, and in attention."""
 
-STAY = "stay with torch's operations, without .item(), detach or numpy."
-NO_GRADIENT = f"No gradient arrives: {STAY}"
+_STAY = "stay with torch's operations, without .item(), detach or numpy."
+NO_GRADIENT = f"No gradient arrives: {_STAY}"
 
 NOTED = "Noted. Now run the next cell and compare."
 """The message for a prediction: the cell below it shows whether it was right."""
@@ -81,7 +81,7 @@ NOTED = "Noted. Now run the next cell and compare."
 
 def no_gradient_at(what: str) -> str:
     """The hint where a gradient at something is missing or wrong."""
-    return f"No gradient, or a wrong one, arrives at {what}: {STAY}"
+    return f"No gradient, or a wrong one, arrives at {what}: {_STAY}"
 
 
 def exercise(

@@ -8,7 +8,7 @@ import torch
 from torch import inf, nn
 
 from course.checks.comparing import agrees, equals, gradient, holds, like, multiple, same, shape
-from course.checks.kinds import break_it, code, compute, explore, predict
+from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, predict
 from course.checks.samples import random_batch
 from vsecore.losses import triplet
 
@@ -46,9 +46,7 @@ ALL = {
     "On a random batch your loss is wrong: compare each row, and each column, with the pair on the "
     "diagonal.": same(margin=0.2),
     "The margin is an argument: use it.": same(pictures=4, seed=4, margin=0.5),
-    "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
-        pictures=4, seed=1, exact=False
-    ),
+    NO_GRADIENT: gradient(pictures=4, seed=1, exact=False),
     "You counted one direction: pictures have hinges along rows, captions along columns.": like(
         rows, lambda S, *_: rows(S.T)
     ),
@@ -94,9 +92,7 @@ SIBLINGS = {
         {"pictures": 4, "each": 5, "seed": 4, "margin": 0.2}, LOW, tolerance=1e-4
     ),
     "The margin is an argument: use it.": same(pictures=4, each=5, margin=0.5),
-    "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(
-        pictures=4, each=2, seed=1, exact=False
-    ),
+    NO_GRADIENT: gradient(pictures=4, each=2, seed=1, exact=False),
     "A pair counts as its own hardest negative: then even a perfect model costs 2·B·margin. Hide the "
     "positives.": like(
         lambda S, positives, *_: hiding(S, positives, positives & False), perfect=True, tolerance=1e-4

@@ -123,7 +123,7 @@ GPO_TABLE = {
     "The weights are too even: divide the numbers by 0.1 before the softmax.": same(
         *({"count": count} for count in (1, 6, 9)), by=0
     ),
-    NO_GRADIENT.replace("arrives", "arrives at the linear layer"): same(count=5, by=1),
+    no_gradient_at("the linear layer"): same(count=5, by=1),
     "That is only one of the two directions. Both of them count.": like(
         sharpened(10, slice(1)), sharpened(10, slice(1, 2)), by=0
     ),
@@ -180,7 +180,7 @@ BALANCE = {
     ),
     "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
     "Zero times NaN is NaN.": same(*({"filler": filler} for filler in (7.0, nan, inf)), counts=[6, 3, 1]),
-    NO_GRADIENT.replace("arrives", "arrives at W"): gradient(of=3, counts=[6, 2]),
+    no_gradient_at("W"): gradient(of=3, counts=[6, 2]),
     "Each level has the part of the other: in which order did you stack them?": lambda token, x, mask, W: (
         adpool(token, x, mask, -W)
     ),

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import normalize
 
 from course.checks.comparing import Gradient, between, equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, predict
+from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import gradient_of, normal
 
 
@@ -37,7 +37,7 @@ TRIPLET = {
     "and 0.2.": same(values=[0.5, 0.4, 0.2, 0.4, 0.7]),
     "Four hinges for each pair, summed over the batch.": same(),
     "Both margins are arguments: use them.": same(margins=[0.5, 0.1]),
-    "The right gradient does not arrive: use torch's operations, without .item() or float().": gradient(),
+    no_gradient_at("the pairs"): gradient(),
     "The offline negatives have a margin of their own, `offline_margin`.": (
         lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
     ),
@@ -80,9 +80,7 @@ PAIRS = {
     "Which are they?": same(count=1),
     "Two hinges for each pair, summed over the batch.": same(),
     "The margin is an argument: use it.": same(margins=[0.3]),
-    "The right gradient does not arrive: use torch's operations, without .item() or detach.": Gradient(
-        gradient_at_pictures, [{}]
-    ),
+    no_gradient_at("the pictures"): Gradient(gradient_at_pictures, [{}]),
     "You push apart what belongs together: a caption and its own picture. Take one side of each.": (
         lambda positive, a, b: new_pairs(positive, (b[0], a[1]), (a[0], b[1]))
     ),

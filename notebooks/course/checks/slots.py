@@ -10,7 +10,7 @@ import torch
 from torch import inf, nan
 
 from course.checks.comparing import between, equals, gradient, like, passed, same, shape
-from course.checks.kinds import ATTENTION, AUTOGRAD, NO_GRADIENT, break_it, code, explore, predict
+from course.checks.kinds import ATTENTION, AUTOGRAD, break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import unit
@@ -149,7 +149,7 @@ SMOOTH = {
     "A large alpha gives infinity: exp(200) is too large for float32. torch.logsumexp never forms it.": same(
         alpha=200.0
     ),
-    NO_GRADIENT.replace("arrives", "arrives at the sets"): gradient(exact=False),
+    no_gradient_at("the sets"): gradient(exact=False),
     "That is one direction. The other set's vectors look for their partners too.": like(
         one_way, partial(one_way, dim=2)
     ),

@@ -9,7 +9,7 @@ from torch import inf
 from torch.nn.functional import normalize
 
 from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
-from course.checks.kinds import ATTENTION, STAY, break_it, code, compute, explore, predict
+from course.checks.kinds import ATTENTION, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 
 
@@ -38,9 +38,7 @@ POOL = {
     "The padding may hold anything, also large numbers, and must still have no weight.": same(
         counts=[4, 2, 1], filler=1e3
     ),
-    f"The right gradient does not arrive at W: {STAY}": gradient(
-        of=2, counts=[5, 3], by=lambda made: made[0].square()
-    ),
+    no_gradient_at("W"): gradient(of=2, counts=[5, 3], by=lambda made: made[0].square()),
     "At each element, the weights of the pools add up to 1. They should add up to 1 over the elements, for "
     "each pool.": like(lambda x, mask, W: (x, (W @ x.mT).softmax(1)), by=lambda made: made[1].sum(1)),
     "Right. It gives what vsecore.losses.NodePooling gives.": passed,
@@ -88,7 +86,7 @@ HINGE = {
     "hardest picture.": same(pairs=4, each=1),
     "With several pools, each has hinges of its own. The loss is their sum.": same(),
     "The margin is an argument: use it.": same(margin=0.5),
-    "No gradient arrives: stay with torch's operations, without .item() or float().": gradient(exact=False),
+    no_gradient_at("the pools"): gradient(exact=False),
     "Each pool looked for a hardest negative of its own. Here the negatives are given: those of the global "
     "similarity, the same for all pools.": own_hardest,
     "You averaged over the pools before the hinge: then a good pool can "
@@ -131,7 +129,7 @@ HINGES = {
     "Padding got some weight. The negative has a mask of its own: its row of `mask`.": same(
         counts=[5, 3, 1], filler=9.0
     ),
-    f"No gradient arrives at x: {STAY}": gradient(counts=[5, 3, 4], exact=False),
+    no_gradient_at("x"): gradient(counts=[5, 3, 4], exact=False),
     "The mixture keeps its own length: do not scale it.": scaled_mixture,
     "Right. The next cell makes the thesis's second loss of it.": passed,
 }
