@@ -1,5 +1,6 @@
 """`python -m course`: copies, grading, and mistakes told in a sentence."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from course import __main__ as commands
+from course.checks import EXERCISES
 from vsecore import stopping
 
 
@@ -52,3 +54,20 @@ def test_bad_input_is_told_in_a_sentence(
     assert stopped.value.code == 2 and "Traceback" not in said
     assert all(word in said for word in words), said
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "something half-written was left"
+
+
+def test_an_assignment_for_otter_is_written_once(tmp_path):
+    said = run("learner", "00", "--otter", "--out", tmp_path)
+    assert said.startswith(f'otter assign "{tmp_path / "00_start_here.ipynb"}"')
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads((tmp_path / "00_start_here.ipynb").read_text())["cells"]
+    ]
+    assert sum(source.startswith("# BEGIN QUESTION") for source in sources) == 5
+    points = sum(len(task.trials) for key, task in EXERCISES.items() if key.startswith("00."))
+    assert sum("# BEGIN TEST CONFIG" in source for source in sources) == points
+    everything = "\n".join(sources)
+    assert "@exercise" not in everything, "it would put a right function in the place of a wrong one"
+    assert "# your part" not in everything and 'judgement = check("00.search", ' in everything
+    result = CliRunner().invoke(commands.app, ["learner", "00", "--otter", "--out", str(tmp_path)])
+    assert isinstance(result.exception, FileExistsError), "somebody may have changed it"

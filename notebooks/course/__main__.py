@@ -125,18 +125,25 @@ def learner(
             "--package", help="Add the library as a wheel, and the folder course, which notebooks import."
         ),
     ] = False,
+    otter: Annotated[
+        bool, typer.Option("--otter", help="Write assignments for otter-grader in place of copies.")
+    ] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
 
     Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
     """
-    from course.grading import LEARNER_FOLDER, Fate, write_learner_copies, write_package
+    from course.grading import LEARNER_FOLDER, Fate, write_assignments, write_learner_copies, write_package
     from course.wording import counted
 
-    folder = out or LEARNER_FOLDER
+    folder = out or (LEARNER_FOLDER.with_name("otter") if otter else LEARNER_FOLDER)
     check_writable("--out", folder)
     if package and folder.resolve() == LEARNER_FOLDER:
         raise ValueError("--package is for copies that are handed out: name their folder with --out")
+    if otter:
+        for path in write_assignments(notebooks or (), folder):
+            typer.echo(f'otter assign "{path}" "{path.with_suffix("")}"')
+        return
     fates = write_learner_copies(notebooks or (), folder, solutions=solutions, force=force)
     typer.echo(f"{counted(len(fates), 'notebook')} to work in: {folder}")
     for path, fate in fates.items():
