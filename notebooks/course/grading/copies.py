@@ -24,6 +24,22 @@ from vsecore.paths import ROOT
 LEARNER_FOLDER = ROOT / "build" / "learner"
 
 _LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
+_MOVED = (
+    (r"\bvsecore\.course\.book import dots\b", "course import dots"),
+    (r"\bvsecore\.course\.book\.wording\b", "course.wording"),
+    (r"\bvsecore\.course\.book\.(evidence|findings|verdict_tables)\b", "course.verdicts"),
+    (r"\bvsecore\.course\b", "course"),
+    (r"\bfrom vsecore import course, ", "import course; from vsecore import "),
+    (r"\bfrom vsecore import course\b", "import course"),
+)
+"""What copies imported when the course was a part of the package, and what they must import now."""
+
+
+def renewed(text: str) -> str:
+    """Let the text of a copy import what it needs from where it is now."""
+    for old, new in _MOVED:
+        text = re.sub(old, new, text)
+    return text
 
 
 class Fate(StrEnum):
@@ -58,9 +74,15 @@ def write_learner_copies(
     fates = {}
     for path, one in made.items():
         fates[path] = _fate(path, one.metadata["vsecore"], force)
-        if fates[path] not in (Fate.CURRENT, Fate.KEPT, Fate.BEHIND):
+        text = nbformat.writes(one) + "\n"
+        if fates[path] in (Fate.KEPT, Fate.BEHIND):
+            was = path.read_text(encoding="utf-8")
+            text = renewed(was)
+            if text == was:
+                continue
+        if fates[path] is not Fate.CURRENT:
             with write_atomically(path, "w") as file:
-                file.write(nbformat.writes(one) + "\n")
+                file.write(text)
     return fates
 
 
