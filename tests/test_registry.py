@@ -42,9 +42,9 @@ def test_builds_from_options_and_what_the_class_wants_of_the_context():
         ("sieve", {}, "tool 'sieve' needs the option 'holes'"),
         ("sieve", {"holes": 9, "dim": 4}, "no option 'dim': it takes holes, shape, size, fineness"),
         ("bowl", {"holes": 9}, "tool 'bowl' has no option 'holes': it takes no options"),
-        ("sieve", {"holes": "9"}, "option holes of tool 'sieve' is '9': wanted a whole number"),
-        ("sieve", {"holes": True}, "option holes of tool 'sieve' is True: wanted a whole number"),
-        ("sieve", {"holes": 9, "shape": "oval"}, "option shape .* 'oval': wanted one of 'round' or 'square'"),
+        ("sieve", {"holes": "9"}, "option holes of tool 'sieve' is '9': wanted a valid integer"),
+        ("sieve", {"holes": True}, "option holes of tool 'sieve' is True: wanted a valid integer"),
+        ("sieve", {"holes": 9, "shape": "oval"}, "option shape .* 'oval': wanted 'round' or 'square'"),
     ],
 )
 def test_refuses_what_the_class_does_not_take(name, options, message):

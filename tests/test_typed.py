@@ -33,11 +33,14 @@ def test_gives_what_was_asked_for():
         (b'{"pages": ["\\ud800"]}', r"^book.json is not JSON"),
         (b'{"pages": ' + b"[" * 9000, r"^book.json is not JSON \(recursion limit"),
         (b"{}", r'^book.json lacks the field "pages"$'),
-        (b'{"pages": {}}', r"^book.json: pages is {}: wanted a list$"),
-        (b'{"pages": [{"number": 1}, 7]}', r"^book.json: pages\[1\] is 7: wanted named values$"),
-        (b'{"pages": [{"number": "1"}]}', r"^book.json: pages\[0\].number is '1': wanted a whole number$"),
-        (b'{"pages": [{"number": 1, "side": "up"}]}', r"side is 'up': wanted one of 'left' or 'right'$"),
-        (b'{"pages": [{"number": 1, "lines": ["a", 2]}]}', r"pages\[0\].lines\[1\] is 2: wanted text$"),
+        (b'{"pages": {}}', r"^book.json: pages is {}: wanted a valid array$"),
+        (b'{"pages": [{"number": 1}, 7]}', r"^book.json: pages\[1\] is 7: wanted an object$"),
+        (b'{"pages": [{"number": "1"}]}', r"^book.json: pages\[0\].number is '1': wanted a valid integer$"),
+        (b'{"pages": [{"number": 1, "side": "up"}]}', r"side is 'up': wanted 'left' or 'right'$"),
+        (
+            b'{"pages": [{"number": 1, "lines": ["a", 2]}]}',
+            r"pages\[0\].lines\[1\] is 2: wanted a valid string$",
+        ),
     ],
 )
 def test_says_the_first_mistake_and_where_it_is(content: bytes, message: str) -> None:

@@ -73,7 +73,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         >>> @checked
         ... def scaled(x: Annotated[Tensor, Shape("B D")], by: Positive = 1.0) -> Tensor: ...
         >>> scaled(torch.zeros(2, 3), by=-1)
-        ValueError: by is -1: wanted more than 0
+        ValueError: by is -1: wanted greater than 0
     """
     signature = inspect.signature(function)
 

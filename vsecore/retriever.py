@@ -105,7 +105,7 @@ class Retriever:
         source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
         if weights is not None and run.recipe.features != "pixels":
             source = replace(source, weights=str(Path(weights).expanduser().resolve()))
-        return cls._of_run(run, source)
+        return cls.of(source, run)
 
     @classmethod
     def of_recipe(cls, name: str) -> Self:
@@ -119,12 +119,11 @@ class Retriever:
         return cls(model, tokenizer, recipe.name, source=Source(recipe=place))
 
     @classmethod
-    def of(cls, source: Source) -> Self:
-        """Load the retriever that an index was built with."""
-        return cls.of_recipe(source.recipe) if source.recipe else cls._of_run(load_run(source.run), source)
-
-    @classmethod
-    def _of_run(cls, run: Run, source: Source) -> Self:
+    def of(cls, source: Source, run: Run | None = None) -> Self:
+        """Load the retriever that an index was built with; its run need not be read twice."""
+        if source.recipe:
+            return cls.of_recipe(source.recipe)
+        run = run or load_run(source.run)
         model = run.model.to(best_device())
         if not source.backbone:
             return cls(model, run.tokenizer, source.run, source=source)

@@ -26,10 +26,6 @@ from vsecore.cli.options import (
 from vsecore.cli.runs import train_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
     from vsecore.data.splits import Dataset, FeatureKind
     from vsecore.recipes import Recipe
 
@@ -49,7 +45,7 @@ def baselines(
     with_words = f", with word vectors ({words})" if words else ""
     cca = f"canonical correlations of the mean element and tf-idf words{with_words}"
 
-    def scored(score: Callable[[], Tensor]) -> dict[str, float]:
+    def scored(score: Any) -> dict[str, float]:
         return measure(score(), test.owner)
 
     for name, score, read, note in (

@@ -156,6 +156,7 @@ def search_ask(
     words = [word for word in sentence or () if word.strip()]
     if bool(words) == (picture is not None):
         raise ValueError('give a sentence (vse search "two dogs"), or a picture (--picture FILE)')
+    from vsecore.data.copies import copies
     from vsecore.data.files import without_progress
     from vsecore.search import Index
     from vsecore.search.relevance import relevance_of
@@ -176,7 +177,7 @@ def search_ask(
     relevance = relevance_of(opened) if isinstance(query, str) else None
     likely = relevance.of(opened, opened.embed(query), found) if relevance and found else []
     with without_progress():
-        alike = _copies([one.path for one in found])
+        alike = copies([one.path for one in found if one.path.is_file()])
     first = {path: group[0] for group in alike for path in group[1:]}
     for row, one in enumerate(found):
         told = f"  {100 * likely[row]:3.0f} %" if likely else ""
@@ -211,13 +212,6 @@ def _terms(words: list[str]) -> list[Term]:
     return terms
 
 
-def _copies(pictures: list[Path]) -> list[list[Path]]:
-    from vsecore.data.copies import copies
-
-    there = [path for path in pictures if path.is_file()]
-    return copies(there) if there else []
-
-
 def _shown(path: Path) -> str:
     """Return a path on one line, whatever is in it."""
     text = str(path).encode(errors="backslashreplace").decode()
@@ -244,10 +238,11 @@ def search_calibrate(captions: Path, pictures: Path, *, index: Path = INDEX) -> 
 @command(app, "duplicates")
 def search_duplicates(*, index: Path = INDEX) -> None:
     """Show the pictures of an index that are copies of one: the same bytes, or saved at another size."""
+    from vsecore.data.copies import copies
     from vsecore.search.store import Store
 
-    files = [entry.path for entry in Store(index.expanduser()).entries()]
-    groups = [group for group in _copies(files) if len(group) > 1]
+    files = [entry.path for entry in Store(index.expanduser()).entries() if entry.path.is_file()]
+    groups = [group for group in copies(files) if len(group) > 1]
     for group in groups:
         typer.echo("\n".join(_shown(path) for path in group) + "\n")
     have = "picture has" if len(groups) == 1 else "pictures have"

@@ -24,6 +24,8 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     Of a picture that cannot be read, only the bytes are compared, and if we must be `sure`, of nearly flat
     ones.
     """
+    if not pictures:
+        return []
     small = np.stack([_small(path) for path in progress(pictures, desc="compare", unit="picture")])  # (n, F)
     variance = small.reshape(len(small), -1, 3).var(1).mean(1)  # (n,)   within each colour
     squares = np.square(small).sum(1)  # (n,)

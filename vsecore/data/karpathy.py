@@ -226,7 +226,7 @@ class _Collection:
         find = _finder(root)
         pictures = [(entry, find(entry)) for entry in entries if entry.split != ""]
         to_share = [path for entry, path in pictures if entry.split is None and path is not None]
-        split_of = share_out(copies(to_share)) if to_share else {}
+        split_of = share_out(copies(to_share))
         splits: dict[str, list[tuple[Entry, Path | None]]] = {"train": [], "dev": [], "test": []}
         for entry, path in pictures:
             name = entry.split or ("train" if path is None else split_of[path])

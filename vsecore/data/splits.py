@@ -6,30 +6,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 FeatureKind = Literal["grid", "region", "patch", "pixels"]
 """What a picture is given as: elements of one of three kinds, or its pixels."""
-
-
-class Pictures(Protocol):
-    """n pictures as features or as pixels, in memory or on disk. A numpy array, or a memory map, is one."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, N, F): pictures, elements of each, width of an element; or pixels (n, 3, H, W)."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The numbers' type: floats, or uint8 for pixels."""
-
-    def __len__(self) -> int:
-        """Return the number of pictures."""
-
-    def __getitem__(self, rows: Any, /) -> Any:
-        """Return the pictures of an array of B rows, (B, ...), or of a slice, as `Pictures`."""
 
 
 class UnreadPictures(ABC):
@@ -69,6 +51,8 @@ class UnreadPictures(ABC):
         return np.asarray(self[np.arange(len(self))], dtype)
 
 
+Pictures = np.ndarray | UnreadPictures
+"""n pictures as features or as pixels, in memory or on disk; a memory map is an array."""
 CAPTIONS_A_PICTURE = 5
 """The published collections have at least so many; of those with more, the first five are used."""
 LONGEST_CAPTION = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsecore.data.backbones import Backbone
 from vsecore.data.files import digest_of
 from vsecore.data.picture_files import decoded_ahead
 from vsecore.data.weights import add_tensors
@@ -43,25 +42,15 @@ class Seen:
 class Engine(Retriever):
     """A retriever whose vectors an index can keep: its model compares vectors."""
 
-    def __init__(
-        self,
-        model: VSE,
-        tokenizer: Tokenizer,
-        name: str,
-        *,
-        backbone: Backbone | Callable[[], Backbone] | None = None,
-        **others: Any,
-    ) -> None:
+    def __init__(self, model: VSE, tokenizer: Tokenizer, name: str, **others: Any) -> None:
         if model.compares != ("vectors",):
             raise ValueError(
-                f"{name} compares {' and '.join(model.compares)}: every picture must be compared with every "
-                "sentence in full, which no index can save; choose a model that compares vectors"
+                f"{name} compares {' and '.join(model.compares)} of every picture with every sentence, which "
+                "no index can save: choose a model that compares vectors"
             )
-        if backbone is None and model.view is None:
+        super().__init__(model, tokenizer, name, **others)
+        if self.backbone is None and model.view is None:  # an index needs it at once
             raise ValueError(f"{name} {READS_FEATURES}")
-        if not isinstance(backbone, Backbone | None):
-            backbone = backbone()  # an index needs it at once
-        super().__init__(model, tokenizer, name, backbone=backbone, **others)
 
     @functools.cached_property
     def fingerprint(self) -> str:
