@@ -22,43 +22,30 @@ from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import unit
-from vsecore.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
-from vsecore.encoders.reasoning import REASONERS
 from vsecore.model import VSE
-from vsecore.pooling import POOLS
 from vsecore.recipes import ImageTower, Part, Recipe, TextTower
-from vsecore.registry import Registry
+from vsecore.recipes.recipe import PARTS
 from vsecore.scoring import encode
-from vsecore.similarity import SIMILARITIES
 
 _BLOCKS = "layers heads hidden positions drop"
-TWINS: dict[str, tuple[Registry, dict[str, str]]] = {
-    "image.encoder": (IMAGE_ENCODERS, {"grid": "drop", "patch": "drop", "region": ""}),
-    "text.encoder": (
-        TEXT_ENCODERS,
-        {
-            "gru": "word_dim minimum_count",
-            "transformer": f"{_BLOCKS} word_dim minimum_count longest left_padding",
-        },
-    ),
-    "reasoner": (REASONERS, {"transformer": _BLOCKS}),
-    "pool": (
-        POOLS,
-        {
-            **dict.fromkeys(("mean", "max", "seq2seq", "adpool", "gpo"), ""),
-            "projected": "batch_norm pool=mean",
-            "slots": "slots iterations hidden heads drop expansion positions "
-            "global_pool=mean global_pool=max global_pool=seq2seq",
-        },
-    ),
-    "similarity": (
-        SIMILARITIES,
-        {
-            **dict.fromkeys(("cosine", "mil", "chamfer"), ""),
-            "smooth_chamfer": "alpha",
-            "cross_attention": "direction=t2i smooth lse negative_slope aggregate",
-        },
-    ),
+TWINS = {
+    "image.encoder": {"grid": "drop", "patch": "drop", "region": ""},
+    "text.encoder": {
+        "gru": "word_dim minimum_count",
+        "transformer": f"{_BLOCKS} word_dim minimum_count longest left_padding",
+    },
+    "reasoner": {"transformer": _BLOCKS},
+    "pool": dict.fromkeys(("mean", "max", "seq2seq", "adpool", "gpo"), "")
+    | {
+        "projected": "batch_norm pool=mean",
+        "slots": "slots iterations hidden heads drop expansion positions "
+        "global_pool=mean global_pool=max global_pool=seq2seq",
+    },
+    "similarity": dict.fromkeys(("cosine", "mil", "chamfer"), "")
+    | {
+        "smooth_chamfer": "alpha",
+        "cross_attention": "direction=t2i smooth lse negative_slope aggregate",
+    },
 }
 """The parts that have a twin in JavaScript, with the options that it takes, or the values that it knows."""
 
@@ -91,18 +78,18 @@ def parts_of(recipe: Recipe) -> dict[str, Any]:
     return {
         side: {
             "encoder": _part(recipe, f"{side}.encoder", tower.encoder),
-            "reasoner": tower.reasoner and _part(recipe, "reasoner", tower.reasoner),
-            "pool": tower.pool and _part(recipe, "pool", tower.pool),
+            "reasoner": tower.reasoner and _part(recipe, f"{side}.reasoner", tower.reasoner),
+            "pool": tower.pool and _part(recipe, f"{side}.pool", tower.pool),
         }
         for side, tower in towers.items()
     } | {"similarity": _part(recipe, "similarity", recipe.similarity)}
 
 
 def _part(recipe: Recipe, place: str, part: Part) -> dict[str, Any]:
-    registry, twins = TWINS[place]
+    registry, twins = PARTS[place], TWINS.get(place) or TWINS[place.partition(".")[2]]
     if part.name not in twins:
         raise ValueError(
-            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin, but {sorted(twins)}"
+            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin: there are {sorted(twins)}"
         )
     options, known = registry.changed(part.name, part.options), twins[part.name].split()
     for option, value in options.items():

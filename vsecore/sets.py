@@ -7,7 +7,7 @@ as `module(local, global_, mask)` with shapes (B, N, D), (B, D) and (B, N), the 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import ConfigDict
@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from vsecore.arguments import Count, Share, checked
+from vsecore.arguments import Count, Shape, Share, checked
 from vsecore.masking import check_elements, without_padding
 from vsecore.normalisation import projection
 
@@ -280,7 +280,8 @@ class TransformerSet(SetPrediction):
         return self.norm_last(slots)
 
 
-def circular_variance(sets: Tensor) -> Tensor:
+@checked
+def circular_variance(sets: Annotated[Tensor, Shape("B* K D")]) -> Tensor:
     """How widely the vectors of each set point in different directions.
 
     Args:
@@ -292,8 +293,6 @@ def circular_variance(sets: Tensor) -> Tensor:
 
     Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
-    if sets.ndim != 3 or not sets.is_floating_point() or 0 in sets.shape[1:]:
-        raise ValueError(f"sets is {sets.dtype} {tuple(sets.shape)}: it must be floating point (B, K, D)")
     wide = sets.to(torch.promote_types(sets.dtype, torch.float32))
     return 1 - normalize(wide, dim=-1).mean(1).norm(dim=-1)  # (B,)
 

@@ -281,7 +281,7 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
             begin = 0
             for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), start=1):
                 if len(line) > LARGEST:
-                    raise ValueError(f"{path}, line {number} has over {LARGEST} bytes: it is one picture's")
+                    raise ValueError(f"{path}, line {number} has over {LARGEST} bytes: wanted one picture")
                 yield path, number, begin, line
                 begin += len(line)
 

@@ -98,7 +98,7 @@ class Meta:
         return " ".join(filter(None, [self.backbone, self.backbone_sha256[:12]]))
 
     def as_json(self) -> str:
-        """Return what is known as text."""
+        """Return as text what is known."""
         known = {name: value for name, value in asdict(self).items() if value not in (None, "", {}, False)}
         return json.dumps(known, indent=1)
 

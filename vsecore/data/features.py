@@ -266,7 +266,7 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
     for row, identity in enumerate(identities):
         if first.setdefault(identity, row) != row:
             raise ValueError(
-                f"{path}, line {each * row + 1} is of {identity!r}, as line {each * first[identity] + 1} is"
+                f"{path}, line {each * row + 1} has {identity!r} of line {each * first[identity] + 1} again"
             )
     return identities
 

@@ -121,7 +121,7 @@ class FolderWriter:
             was, now = getattr(before, setting), getattr(self.meta, setting)
             if was != now and setting != "captions_sha256":
                 raise ValueError(
-                    f"{self.folder} was made otherwise: {setting} was {short(was)}, and is now {short(now)}"
+                    f"{self.folder} has other features ({setting}: {short(was)}, now {short(now)})"
                 )
         ours = [path for name in self.splits for path in (self.rows(name).path, *self._texts(name))]
         if before is None and (there := [path.name for path in ours if path.exists()]):

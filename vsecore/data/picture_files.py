@@ -76,10 +76,6 @@ def _upright(picture: Image.Image) -> Image.Image:
     picture.load()
     with contextlib.suppress(*_DAMAGE):  # where EXIF is damaged, the picture itself is whole
         picture = ImageOps.exif_transpose(picture)
-    return _in_colour(picture)
-
-
-def _in_colour(picture: Image.Image) -> Image.Image:
     if picture.mode in ("I", "F"):
         raise ValueError(f"nothing says which of its numbers is white: mode {picture.mode}")
     if picture.mode.startswith("I;16"):

@@ -11,7 +11,6 @@ import socket
 import tempfile
 from collections.abc import Sequence
 from functools import partial
-from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -95,16 +94,13 @@ class Page(Starlette):
         """What looks like a picture that was sent. The picture is not kept."""
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > LARGEST:
-            raise HTTPException(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"The picture is too large: at most {LARGEST >> 20} MB.",
-            )
+            raise HTTPException(413, f"The picture is too large: at most {LARGEST >> 20} MB.")
         async with request.form(max_files=1, max_fields=1) as form:  # read by python-multipart
             sent = form.get("picture")
             content = await sent.read() if isinstance(sent, UploadFile) else b""
             name = (sent.filename or "your picture") if isinstance(sent, UploadFile) else ""
         if not content:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "No picture was sent: choose a file first.")
+            raise HTTPException(400, "No picture was sent: choose a file first.")
         return await run_in_threadpool(self._by_content, content, name)
 
     def _by_content(self, content: bytes, name: str) -> Response:
@@ -114,9 +110,7 @@ class Page(Starlette):
             try:
                 found = self.index.search(sent, TOP)
             except ValueError:
-                raise HTTPException(
-                    HTTPStatus.BAD_REQUEST, f"{name} cannot be read as a picture: save it as JPEG or PNG."
-                ) from None
+                raise HTTPException(400, f"{name} cannot be read: save it as JPEG or PNG.") from None
         return self._show(found, title=f"Pictures like {name}")
 
     def _copy(self, request: Request, side: int) -> Response:
@@ -124,13 +118,11 @@ class Page(Starlette):
         entry = self._entry(request.path_params["number"])
         headers = _HEADERS | {"Cache-Control": "no-cache", "ETag": f'"{entry.digest}"'}
         if request.headers.get("if-none-match") == headers["ETag"]:  # the browser has it
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+            return Response(status_code=304, headers=headers)
         try:
             picture = open_picture(entry.path, at_least=side)
         except ValueError:  # the file is gone, or broken, since it was indexed
-            raise HTTPException(
-                HTTPStatus.NOT_FOUND, "This picture is not where it was: run vse search index again."
-            ) from None
+            raise HTTPException(404, "It is not where it was: run vse search index again.") from None
         if max(picture.size) > side:
             picture = ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
         written = io.BytesIO()
@@ -145,9 +137,9 @@ class Page(Starlette):
         try:
             return self.index.store.entry(number)
         except (KeyError, OverflowError):
-            raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such picture.") from None
+            raise HTTPException(404, "There is no such picture.") from None
 
-    def _show(self, found: Sequence[Found] = (), *, status: int = HTTPStatus.OK, **about: Any) -> Response:
+    def _show(self, found: Sequence[Found] = (), *, status: int = 200, **about: Any) -> Response:
         about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
         content = self.template.render(
             about,
