@@ -111,9 +111,7 @@ def mean(arm: Studied, measure: str) -> float:
 
 def by_epoch(arm: Studied, measure: str) -> np.ndarray:
     """What is recorded after each epoch, (seeds, epochs), such as "dev_rsum"."""
-    epochs = itertools.takewhile(arm.results.__contains__, (f"{measure}_{n}" for n in itertools.count(1)))
-    columns = [arm.results[name] for name in epochs]
-    return np.array([[column[seed] for column in columns] for seed in sorted(arm.seeds)])
+    return np.array([curve for _, curve in sorted(arm.epochs(f"{measure}_").items())])
 
 
 def words_for(

@@ -99,11 +99,6 @@ def query_ms() -> dict[str, float]:
     return {row: ms for one in found for row, ms in one.metrics.items()}
 
 
-def recipe_of(arm: Studied) -> Recipe | None:
-    """Return the recipe of an arm; None if it is several systems."""
-    return Recipe.from_dict(_records(arm)[0].config) if len(arm.trainings) == 1 else None
-
-
 def _records(arm: Studied) -> list[records.Record]:
     name, digest = arm.title
     return records.find(RESULTS, name=name, config_hash=digest)
@@ -113,10 +108,12 @@ def _parameters(arm: Studied) -> str:
     """The parameters of an arm's model: those that are recorded or, before they were, those of its recipe."""
     if recorded := arm.results.get("parameters"):
         return f"{next(iter(recorded.values())):,.0f}"
-    if (recipe := recipe_of(arm)) is None:
+    if len(arm.trainings) > 1:
         return "–"
+    record = _records(arm)[0]
+    recipe = Recipe.from_dict(record.config)
     with torch.device("meta"):
-        model = recipe.build(_records(arm)[0].data["feature_dim"], recipe.tokenizer(_captions()))
+        model = recipe.build(record.data["feature_dim"], recipe.tokenizer(_captions()))
     return f"{sum(weight.numel() for weight in model.parameters()):,}"
 
 
