@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_json
 from vsecore.paths import ROOT
 from vsecore.threads import one_thread
 
@@ -26,8 +25,7 @@ SETTINGS = {
 def write_settings(environment: Path = Path(sys.prefix)) -> Path:
     """Make `SETTINGS` the defaults of the JupyterLab in a Python environment; return the file that does."""
     path = environment / "share" / "jupyter" / "lab" / "settings" / "overrides.d" / "vsecore.json"
-    with write_atomically(path, "w") as file:
-        json.dump(SETTINGS, file, indent=2)
+    write_json(path, SETTINGS, indent=2)
     return path
 
 

@@ -6,7 +6,6 @@ them: each system has the settings of its record, and seed 0.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from course import standings
 from vsecore import records, scenes
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_json
 from vsecore.experiments import RESULTS
 from vsecore.paths import results
 from vsecore.recipes import Recipe
@@ -52,9 +51,7 @@ def repeat(name: str) -> None:
     first: list[int] = run.model.scores(v, t).argmax(0).tolist()
     of = {"name": record.name, "config_hash": record.config_hash, "seed": 0}
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with write_atomically(stored(name), "w") as file:
-        json.dump(of | {"fingerprint": dataset.fingerprint(), "first_pictures": first}, file)
-        file.write("\n")
+    write_json(stored(name), of | {"fingerprint": dataset.fingerprint(), "first_pictures": first})
 
 
 if __name__ == "__main__":

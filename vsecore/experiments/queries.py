@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_atomically, write_json
 from vsecore.data.splits import Split
 from vsecore.embedding import Embedding
 from vsecore.evaluation import ranks
@@ -105,5 +105,4 @@ def write_embeddings(folder: Path, v: Embedding, t: Embedding, split: Split) -> 
                     np.save(file, tensor.numpy(), allow_pickle=False)
     owner = np.asarray(split.owner).tolist()
     names = {"pictures": split.picture_ids, "captions": split.captions, "owner": owner}
-    with write_atomically(folder / "ids.json", "w") as file:
-        json.dump(names, file, ensure_ascii=False)
+    write_json(folder / "ids.json", names, ensure_ascii=False)

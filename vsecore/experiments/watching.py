@@ -5,7 +5,6 @@ Source: Bleeker, Yates and de Rijke 2023 (LTD), section 5.3 and figure 3.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -14,11 +13,10 @@ from typing import cast
 
 from torch import Tensor
 
-from vsecore.data.files import read_text, write_atomically
+from vsecore.data.files import read_json, write_json
 from vsecore.losses import LOSSES, Loss, Rule, negatives_kept
 from vsecore.recipes import Recipe
 from vsecore.training import Event
-from vsecore.typed import from_json
 
 WATCHED = "watched.json"
 RULES: tuple[Rule, ...] = ("released", "printed")
@@ -52,8 +50,7 @@ class Watch:
         self.path, self.observe = folder / WATCHED, tuple(observe)
         self.seen: dict[str, dict[str, Tensor | float]] = {}  # by the step's number
         if self.path.is_file():
-            kind = dict[str, dict[str, int | float]]
-            self.seen |= from_json(str(self.path), read_text(self.path), kind)
+            self.seen |= read_json(self.path, dict[str, dict[str, int | float]])
 
     def __call__(self, event: Event) -> None:
         """Record a step; one that is taken again after a kill gives the same numbers again."""
@@ -63,9 +60,7 @@ class Watch:
         for observe in self.observe:
             self.seen[str(event.step)] |= observe(event)
         if event.saved:
-            numbers = dict(zip(self.seen, self.steps(), strict=True))
-            with write_atomically(self.path, "w") as file:
-                json.dump(numbers, file)
+            write_json(self.path, dict(zip(self.seen, self.steps(), strict=True)))
 
     def steps(self) -> list[dict[str, float]]:
         """Return the numbers of every step, and its epoch, in order."""

@@ -17,7 +17,7 @@ import nbformat
 
 from course.grading.marking import HandedIn, NotebookMarks, run_and_mark
 from course.grading.room import COURSE, end_with_parent
-from vsecore.data.files import read_json, write_atomically
+from vsecore.data.files import read_json, write_atomically, write_json
 
 MARKS = "marks.json"
 SLACK = 900
@@ -119,8 +119,7 @@ def _mark(work: Work) -> None:
 
 def _keep(work: Work, notebooks: Sequence[NotebookMarks]) -> Marked:
     marked = Marked(work.digest, tuple(notebooks))
-    with write_atomically(work.place / MARKS, "w") as file:
-        json.dump(asdict(marked), file, indent=1)
+    write_json(work.place / MARKS, asdict(marked), indent=1)
     return marked
 
 
