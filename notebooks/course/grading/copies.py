@@ -31,12 +31,13 @@ _MOVED = (
     (r"\bvsecore\.course\b", "course"),
     (r"\bfrom vsecore import course, ", "import course; from vsecore import "),
     (r"\bfrom vsecore import course\b", "import course"),
+    (r"\.describe\(peaks=\w+\)", ".describe()"),
 )
-"""What copies imported when the course was a part of the package, and what they must import now."""
+"""What copies imported and called before, and what they must now."""
 
 
 def renewed(text: str) -> str:
-    """Let the text of a copy import what it needs from where it is now."""
+    """Let the text of a copy import and call what it needs as it is now."""
     for old, new in _MOVED:
         text = re.sub(old, new, text)
     return text
