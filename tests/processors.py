@@ -3,7 +3,8 @@
 `python tests/processors.py` runs `pytest --nbval` under each setting and says what failed. This machine
 stands for a processor with AVX2, for one with SSE4 alone, and for one with more threads. And since a rounding
 error is all that tells one machine's training from another's, initial weights multiplied by
-1 + 1e-7 * noise stand for as many further machines as are asked for.
+1 + 1e-7 * noise stand for as many further machines as are asked for. Like a rounding error, the noise depends
+on the weight alone: the same training begins from the same weights each time, and equal weights stay equal.
 """
 
 import argparse
@@ -25,14 +26,14 @@ SETTINGS = {
 DISTURB = """
 import torch
 
-_noise, _begin = torch.Generator().manual_seed({seed}), torch.optim.Optimizer.__init__
+_begin = torch.optim.Optimizer.__init__
 
 
 def _disturbed(self, *arguments, **options):
     _begin(self, *arguments, **options)
     for group in self.param_groups:
         for weights in group["params"]:
-            weights.data *= 1 + 1e-7 * torch.randn(weights.shape, generator=_noise)
+            weights.data *= 1 + 1.4e-7 * torch.sin({seed} + 1e7 * weights.data)
 
 
 torch.optim.Optimizer.__init__ = _disturbed
