@@ -46,7 +46,6 @@ class Record:
     name: str
     """The name of the recipe, or of whatever was measured."""
     config: dict[str, Any]
-    """Its settings."""
     config_hash: str
     """Identifies the settings; "" if the name does."""
     data: dict[str, Any]
@@ -95,11 +94,8 @@ class Record:
 def record_run(run: Run, metrics: dict[str, float], note: str = "") -> Record:
     """Make the record of a training run, in the process that trained it, whose memory it reports."""
     return record(
-        run.recipe.name,
+        **member(run),
         config=run.recipe.portable(),
-        config_hash=run.recipe.hash(),
-        data=run.data,
-        seed=run.seed,
         metrics=metrics,
         seconds=run.timings["seconds"],
         note=note,

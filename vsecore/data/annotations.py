@@ -50,7 +50,6 @@ class Entry:
     """Its path below the root, as far as the file says."""
     captions: list[str]
     place: str
-    """The entry's place in the annotation file."""
     identity: str
     """COCO's number where there is one, else `file`."""
     caption_ids: list[str] | None = None
@@ -142,7 +141,8 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
             if path.is_file()
             and (path.suffix.lower() in TABLES or (path.stem == "captions" and is_table(path)))
         )
-        if not found and read_beside(root)[0]:
+        texts = (path for pattern in ("*.txt", "*/*.txt") for path in root.glob(pattern))
+        if not found and any(texts) and read_beside(root)[0]:
             return root
     if len(found) > 1:
         names = ", ".join(path.name for path in found)

@@ -127,8 +127,7 @@ def _padded(picture: _Source, meta: Meta) -> list[np.ndarray]:
 
 # Which picture a name means.
 
-_Place = tuple[str, int]
-"""A split, and a row of it."""
+_Place = tuple[str, int]  # a split, and a row of it
 
 
 def _read_splits(captions: Path) -> dict[str, CaptionSplit]:

@@ -58,7 +58,6 @@ class Meta:
     captions_sha256: dict[str, str] = field(default_factory=dict)
     """A sha256 over the pictures' names and the captions. Captions may change: no feature depends on them."""
     boxes: bool = False
-    """Whether the elements have boxes."""
     counts_sha256: dict[str, str] = field(default_factory=dict)
     """A sha256 over how many elements each picture has; empty: all have N."""
     unreadable: dict[str, list[str]] = field(default_factory=dict)

@@ -35,7 +35,6 @@ class Listing:
     systems: list[Path] = field(default_factory=list)
     """Folders of thumbnails or trash, which were not opened."""
     excluded: int = 0
-    """How many files and folders the caller excluded."""
     unreadable: dict[Path, str] = field(default_factory=dict)
     """Folders that cannot be opened, and why."""
 
@@ -46,7 +45,7 @@ class Listing:
             names = ", ".join(sorted({path.name for path in self.systems}))
             said.append(f"{len(self.systems)} folders of thumbnails, trash or the system ({names})")
         if self.others:
-            kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(self.others.items()))
+            kinds = ", ".join(f"{count} {suffix}" for suffix, count in self.others.most_common(5))
             hint = "; pip install 'vsecore[heic]'" if self.others.keys() & {".heic", ".heif", ".hif"} else ""
             said.append(f"{kinds}: not read, unlike JPEG, PNG, WebP, BMP, GIF and TIFF{hint}")
         if self.excluded:
@@ -93,7 +92,7 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
                     folders.append(name)
                 elif path.suffix.lower() in wanted:
                     found.pictures.append(path)
-                elif path.suffix:
+                elif path.suffix[1:].isalnum() and path.suffix.isascii():  # not what would garble a message
                     found.others[path.suffix.lower()] += 1
     found.pictures.sort()
     return found

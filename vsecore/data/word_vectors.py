@@ -30,9 +30,7 @@ class VectorReport:
     """Which words of a vocabulary a vectors file has."""
 
     found: int
-    """How many words have a vector in the file."""
     missing: list[str]
-    """Words that the file lacks."""
 
     def __str__(self) -> str:
         total = self.found + len(self.missing)

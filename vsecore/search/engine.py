@@ -36,7 +36,6 @@ class Seen:
     vectors: np.ndarray | None = None
     """One unit vector (D,) or a set of them (K, D), float32; None: the file could not be read."""
     problem: str = ""
-    """Why it could not."""
 
 
 class Engine(Retriever):
@@ -80,7 +79,6 @@ class Engine(Retriever):
         return _vectors(self.encode_texts([text]))[0]
 
     def picture(self, path: str | Path) -> np.ndarray:
-        """Embed one picture file."""
         seen = next(self.pictures([Path(path)]))[0]
         if seen.vectors is None:
             raise ValueError(seen.problem)

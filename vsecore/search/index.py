@@ -26,9 +26,7 @@ class Found:
     """A picture that a search has found."""
 
     number: int
-    """The picture's number in the index."""
     path: Path
-    """Its file."""
     score: float
     """The model's similarity: for vectors the cosine, from -1 to 1. It ranks the pictures for one query.
     Neither scores of different queries nor those of different models can be compared."""
@@ -39,7 +37,6 @@ class Term:
     """One part of a query that adds and subtracts."""
 
     query: str | Path
-    """A sentence, or a picture's file."""
     weight: float = 1.0
     """Below 0 to subtract it."""
 

@@ -39,9 +39,7 @@ class Facts:
     """What an index says of itself."""
 
     model: str
-    """The engine's name."""
     fingerprint: str
-    """The engine's fingerprint."""
     shape: Annotated[list[Annotated[int, Field(ge=1, le=2**20)]], Field(min_length=1, max_length=2)]
     """The shape of a picture's vectors, (D,) or (K, D)."""
     source: Source | None
@@ -49,7 +47,6 @@ class Facts:
     collection: str
     """The name of its collection on a Qdrant server."""
     version: Literal[2] = 2
-    """The version of this format."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,6 @@ class Store:
         self.facts: Facts = from_json(str(self.path), rows[0][0] if rows else "", Facts)
 
     def close(self) -> None:
-        """Let go of the file."""
         self._open.close()
 
     def __len__(self) -> int:
@@ -156,7 +152,6 @@ class Store:
             )
 
     def keep_fact(self, name: str, value: str) -> None:
-        """Keep a fact about the index."""
         with self._transaction():
             self._open.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
