@@ -45,7 +45,7 @@ def get(
     if unknown := set(only) - set(names):
         raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
     archives = [archive for archive in collection.archives if not only or archive.name in only]
-    captions, steps = root / collection.captions, "\n".join(collection.by_hand).format(root=root)
+    captions, steps = root / collection.captions, collection.by_hand.format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):
         for archive in archives:
