@@ -1,7 +1,6 @@
 """How much of what captions say a tokenizer knows, told before hours of training are spent on the rest."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
@@ -13,41 +12,22 @@ MANY = 0.1
 REMEDY = "give train more captions, or take a recipe that reads pieces of words (BERT, CLIP, SigLIP)"
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a tokenizer knows of some captions."""
-
-    words: int
-    unknown: int
-    """How many of the words are unknown."""
-    blank: list[str]
-    """Captions without a known word: all of them become the same vector."""
-
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, captions: Sequence[str]) -> "Known":
-        """Count the words of captions."""
+def count_unknown(tokenizer: Tokenizer, captions: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Say for each split how many of its words a tokenizer does not know, and warn where that hurts."""
+    told, warnings = list[str](), list[str]()
+    for name, sentences in captions.items():
         rows = [
             [number for number in row if number not in tokenizer.special]
-            for row in tokenizer.numbers_of(list(captions))
+            for row in tokenizer.numbers_of(list(sentences))
         ]
-        counts = [row.count(tokenizer.unknown) for row in rows]
-        blank = [c for c, row, count in zip(captions, rows, counts, strict=True) if count == len(row)]
-        return cls(sum(map(len, rows)), sum(counts), blank)
-
-    @property
-    def share(self) -> float:
-        """The share of the words that are unknown."""
-        return self.unknown / max(1, self.words)
-
-
-def warnings_of(known: Mapping[str, Known]) -> Iterator[str]:
-    """Yield a warning for each split of which much is unknown, or captions as a whole."""
-    for name, one in known.items():
-        if one.share > MANY or one.blank:
-            blank = f"; without a known word: {counted(one.blank, 'caption')}" if one.blank else ""
-            remedy = f": {REMEDY}" if one.share > MANY else ""
-            share = f"{100 * one.share:.1f} % of its words are unknown ({one.unknown} of {one.words})"
-            yield f"{name}: {share}{blank}{remedy}"
+        unknown = [row.count(tokenizer.unknown) for row in rows]
+        blank = [s for s, row, count in zip(sentences, rows, unknown, strict=True) if count == len(row)]
+        count, words = sum(unknown), sum(map(len, rows))
+        told.append(f"{name}: {100 * count / max(1, words):.1f} % of its words are unknown")
+        if (many := count > MANY * words) or blank:
+            silent = f"; without a known word: {counted(blank, 'caption')}" if blank else ""
+            warnings.append(f"{told[-1]} ({count} of {words}){silent}{f': {REMEDY}' if many else ''}")
+    return told, warnings
 
 
 def look_at_words(splits: Mapping[str, Split]) -> tuple[list[str], list[str]]:
@@ -70,6 +50,5 @@ def look_at_words(splits: Mapping[str, Split]) -> tuple[list[str], list[str]]:
         vocabulary = Vocabulary.build(spoken.get("train", []))
     except ValueError as error:
         return [], [*warnings, f"train: {error}: a recipe that counts words cannot be trained"]
-    known = {name: Known.of(vocabulary, own) for name, own in spoken.items() if name != "train" and own}
-    facts = [f"{name}: {100 * one.share:.1f} % of its words are unknown" for name, one in known.items()]
-    return facts, [*warnings, *warnings_of(known)]
+    told, more = count_unknown(vocabulary, {n: own for n, own in spoken.items() if n != "train" and own})
+    return told, [*warnings, *more]

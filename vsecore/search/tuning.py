@@ -20,7 +20,7 @@ import torch
 from vsecore.data.annotations import expanded, read_annotations
 from vsecore.data.copies import copies
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
-from vsecore.data.known_words import Known, warnings_of
+from vsecore.data.known_words import count_unknown
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -96,7 +96,7 @@ def tune(
     training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=batch_size)
     recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
-    for warning in warnings_of({name: Known.of(tokenizer, split.captions) for name, split in splits.items()}):
+    for warning in count_unknown(tokenizer, {name: split.captions for name, split in splits.items()})[1]:
         tell(f"warning: {warning}")
     if cut := [text for split in splits.values() for text in split.captions if tokenizer.is_cut(text)]:
         tell(f"note: {counted(cut, 'caption')} longer than the model reads: cut at their end")
