@@ -558,6 +558,9 @@ lesson.finding("heads that begin apart do not", apart > 1)
 #
 # One. Equal heads find equal things, so MIL's maximum has four equal candidates and divides its gradient equally among them. Equal weights with equal
 # gradients stay equal, in this step and in all that follow. The circular variance of 0 shows it.
+#
+# But they must be *exactly* alike. If their weights differ in the last digit, by $10^{-7}$, MIL's maximum prefers one head to the others, the
+# gradient goes to that one alone, and after 100 steps the variance is about 3 %.
 # ````
 #
 # ## PCME: a cloud in place of a set
