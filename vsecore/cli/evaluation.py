@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from vsecore.cli.options import (
-    Count,
-    File,
-    Folder,
-    Present,
-    SplitName,
-    open_dataset,
-    open_for,
-    open_run,
-)
+from vsecore.cli.options import Count, File, Folder, Present, SplitName, open_dataset, open_for, open_run
 
 if TYPE_CHECKING:
     from torch import Tensor

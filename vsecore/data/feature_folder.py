@@ -30,7 +30,6 @@ from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
-CAPTION_IDS, CAPTION_COUNTS, COUNTS = "caption_ids", "caption_counts", "counts"
 BLOCK = 256
 """How many rows share a digest."""
 

@@ -9,17 +9,7 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import expanded
-from vsecore.data.feature_folder import (
-    CAPTION_COUNTS,
-    CAPTION_IDS,
-    CHECKSUMS,
-    COUNTS,
-    META,
-    UNFINISHED,
-    Meta,
-    find_damage,
-    first_not_finite,
-)
+from vsecore.data.feature_folder import CHECKSUMS, META, UNFINISHED, Meta, find_damage, first_not_finite
 from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
 from vsecore.data.known_words import look_at_words
 from vsecore.data.memory_map import MappedPictures
@@ -115,21 +105,21 @@ class _Part:
         """Open a split that the folder calls `theirs`; its texts must fit its rows and `meta.json`."""
         path = folder / f"{theirs}_ims.npy"
         whole, captions = MappedPictures(path), _lines(folder / f"{theirs}_caps.txt")
-        counts = _numbers(folder / f"{theirs}_{CAPTION_COUNTS}.txt", len(whole))
+        counts = _numbers(folder / f"{theirs}_caption_counts.txt", len(whole))
         repeats, each = _captions_each(whole, captions, counts, meta)
         pictures = whole[::repeats]
         count, ids = len(pictures), folder / f"{theirs}_ids.txt"
         identities = [str(row) for row in range(count)]
         if ids.exists():
             identities = _picture_ids(ids, count, {len(whole), len(captions)})
-        numbers_file = folder / f"{theirs}_{CAPTION_IDS}.txt"
+        numbers_file = folder / f"{theirs}_caption_ids.txt"
         split = Split(
             name=ours,
             pictures=pictures,
             captions=captions,
             owner=np.repeat(np.arange(count), each),
             picture_ids=identities,
-            picture_counts=_numbers(folder / f"{theirs}_{COUNTS}.txt", count),
+            picture_counts=_numbers(folder / f"{theirs}_counts.txt", count),
             caption_ids=_lines(numbers_file, len(captions)) if numbers_file.exists() else None,
         )
         _compare_with_meta(whole, split, theirs, meta)
@@ -284,7 +274,7 @@ def _compare_with_meta(whole: MappedPictures, split: Split, theirs: str, meta: M
     counts = [] if split.picture_counts is None else split.picture_counts.tolist()
     for field_name, names, digest in (
         ("captions_sha256", f"{theirs}_caps.txt or {theirs}_ids.txt", captions_sha256(split)),
-        ("counts_sha256", f"{theirs}_{COUNTS}.txt", lines_sha256(map(str, counts))),
+        ("counts_sha256", f"{theirs}_counts.txt", lines_sha256(map(str, counts))),
     ):
         if getattr(meta, field_name).get(theirs) not in (None, digest):
             raise ValueError(

@@ -13,10 +13,7 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.feature_folder import (
     BLOCK,
-    CAPTION_COUNTS,
-    CAPTION_IDS,
     CHECKSUMS,
-    COUNTS,
     META,
     UNFINISHED,
     FeatureRows,
@@ -83,7 +80,7 @@ class FolderWriter:
             rows, texts = self.rows(name), self._texts(name)
             if not rows.made().all():
                 raise OSError(f"{rows.path} lacks rows that were written: run the same extraction again")
-            for kind in (CAPTION_IDS, CAPTION_COUNTS):  # an old file would be about other captions
+            for kind in ("caption_ids", "caption_counts"):  # an old file would be about other captions
                 if (path := self.folder / f"{name}_{kind}.txt") not in texts:
                     path.unlink(missing_ok=True)
             for path, text in texts.items():
@@ -104,9 +101,9 @@ class FolderWriter:
         split, counts = self.splits[name], self.counts.get(name)
         lines: dict[str, Sequence[object] | None] = {
             "ids": split.picture_ids,
-            CAPTION_COUNTS: caption_numbers(split.owner, len(split.picture_ids)) or None,
-            CAPTION_IDS: split.caption_ids,
-            COUNTS: None if counts is None else counts.tolist(),
+            "caption_counts": caption_numbers(split.owner, len(split.picture_ids)) or None,
+            "caption_ids": split.caption_ids,
+            "counts": None if counts is None else counts.tolist(),
             "caps": split.captions,
         }
         return {
