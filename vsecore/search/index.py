@@ -202,7 +202,7 @@ class Index:
         """Find the k pictures that a sentence describes, or that look like another picture, best first.
 
         A query is a sentence, as text; a picture's file, as a `Path`; or terms, whose similarities are added
-        up by their weights.
+        up by their weights. A ValueError says that it cannot be read, or that its terms cancel out.
         """
         if k < 1:
             raise ValueError(f"k is {k}: wanted at least 1")
