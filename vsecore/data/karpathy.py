@@ -32,17 +32,6 @@ from vsecore.data.sources import COLLECTIONS
 from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split, caption_numbers
 from vsecore.typed import counted
 
-PICTURE_FOLDERS = (
-    "",
-    "images",
-    "Images",
-    "Flicker8k_Dataset",
-    "Flickr8k_Dataset",
-    "flickr30k-images",
-    "flickr30k_images",
-)
-"""The folders below the root that count first if several hold a picture of a name, in this order."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CaptionSplit(Split):
@@ -271,7 +260,7 @@ def _finder(root: Path) -> Callable[[Entry], Path | None]:
 
     def find(entry: Entry) -> Path | None:
         folder, below = Path(entry.file).parent, f"/{name_key(entry.file)}"
-        places = [root / place for place in (folder, "images" / folder, *PICTURE_FOLDERS)]
+        places = [root / place for place in (folder, "images" / folder, "", "images")]
         for name in _names_of(entry.name):
             found = [path for path in named[name] if path.is_file()]  # a pipe would make us wait
             if near := [path for place in places for path in found if path.parent == place]:
