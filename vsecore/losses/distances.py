@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 ROUNDING = 16
-"""How many times the machine's precision a square may be wrong by, relative to the lengths: twice what we saw."""
+"""A square is 0 below so many times the machine's precision, relative to the lengths: twice what we saw."""
 
 
 def squared_distances(x: Tensor, y: Tensor) -> Tensor:
