@@ -65,7 +65,9 @@ class Index:
         if facts.fingerprint != engine.fingerprint:
             other = "" if facts.model != engine.name else ", and has changed since then"
             raise ValueError(
-                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}"
+                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}: "
+                "vectors of different models cannot be compared; search with that model, or build another "
+                "index"
             )
         self.engine, self.store, self.url = engine, store, url
         self.report = Report()
