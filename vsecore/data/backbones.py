@@ -169,6 +169,10 @@ def load_backbone(
         picture_size: the side of the pictures, for a detector the shorter one; None: what the network was
             trained on. A network that makes patches takes no other.
         untrained: leave the weights random, since they will come from a checkpoint.
+
+    Raises:
+        ValueError: an unknown name, or weights that do not fit, or are known to be those of another network.
+        FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
     load = _load_detector if name.startswith("torchvision/") else _load_timm
     return load(name, None if weights is None else Path(weights).expanduser(), picture_size, untrained)

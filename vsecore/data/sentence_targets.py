@@ -37,6 +37,10 @@ def sentence_targets(
         batch_size: how many captions are read at a time.
         device: where, such as "cuda"; None: on a GPU if there is one.
 
+    Raises:
+        FileNotFoundError: the model is not a folder, and cannot be downloaded.
+        ValueError: captions is empty, batch_size < 1, or the folder holds no sentence encoder.
+
     Source: Reimers and Gurevych 2019 (Sentence-BERT); as targets, Bleeker, Yates and de Rijke 2023 (LTD),
     section 3.4.4.
     """
