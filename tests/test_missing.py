@@ -31,6 +31,7 @@ def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
     assert len(union(lacking())) == 21, "three arms, at three rates and from four more seeds"
     study(tmp_path, "2ad_parts", "all", SEEDS, "scenes")
     assert len(union(lacking())) == 14
+    assert [len(each) for each in lacking()] == [7, 7]
     some = {seed: SEEDS[seed] for seed in range(3)}
     study(tmp_path, "2ad_parts", "without AdOpt", some, "scenes", rates={1e-3: 90.0, 2e-3: 80.0})
     (lacks,) = lacking("AdOpt helps")

@@ -44,6 +44,9 @@ def test_distances_are_euclidean_and_their_gradient_stays_finite():
         apart = distances(equal, equal.detach())
         (gradient,) = torch.autograd.grad(apart.diagonal().sum(), equal)
         assert not apart.diagonal().any() and not gradient.any()
+        near = (equal + 0.01 * drawn(100, width, seed=1)).float().detach()
+        found, wanted = (of(equal.float(), near) for of in (distances, torch.cdist))
+        torch.testing.assert_close(found, wanted, rtol=0.05, atol=0)
 
 
 @pytest.mark.parametrize("squared", [False, True])

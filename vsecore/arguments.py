@@ -54,7 +54,8 @@ class Shape:
         if not fits or not _holds(x, self.kind):
             kind = "bool" if self.kind == "mask" else self.kind
             raise ValueError(
-                f"{name} is {x.dtype} {tuple(x.shape)}: it must be {kind} ({', '.join(map(str, wanted))})"
+                f"{name} is {x.dtype} {tuple(x.shape)}: it must be {kind} ({', '.join(map(str, wanted))}), "
+                "not empty"
             )
         sizes.update(zip((axis.removesuffix("*") for axis in axes), x.shape, strict=True))
         looked_at = self.kind == "mask" and x.device.type == "cpu" and not torch.compiler.is_compiling()

@@ -96,6 +96,9 @@ def evaluate(scores: Matrix, owner: Matrix, folds: Count | None = None) -> dict[
         `i2t_r1 i2t_r5 i2t_r10 t2i_r1 t2i_r5 t2i_r10` in percent, `rsum`, the sum of these six, and the median
         and mean ranks counted from 1, `i2t_medr t2i_medr i2t_meanr t2i_meanr`. i2t looks for captions, t2i
         for pictures.
+
+    Raises:
+        ValueError: as `ranks`, or the pictures cannot be cut into so many equal folds.
     """
     if folds is None:
         return _table_row(*ranks(scores, owner))

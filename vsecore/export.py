@@ -89,7 +89,8 @@ def _part(recipe: Recipe, place: str, part: Part) -> dict[str, Any]:
     registry, twins = PARTS[place], TWINS.get(place) or TWINS[place.partition(".")[2]]
     if part.name not in twins:
         raise ValueError(
-            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin: there are {sorted(twins)}"
+            f"{recipe.name}: {registry.kind} {part.name!r} has no JavaScript twin: "
+            f"there are {', '.join(sorted(twins))}"
         )
     options, known = registry.changed(part.name, part.options), twins[part.name].split()
     for option, value in options.items():

@@ -28,7 +28,8 @@ def check_text(path: Path) -> None:
     memory = psutil.virtual_memory().total
     if size * COPIES > memory:
         raise ValueError(
-            f"{path} has {size / 2**30:,.1f} GB, too many for this machine's memory: get it again"
+            f"{path} has {size / 2**30:,.1f} GB, too many for this machine's memory: "
+            "it may be damaged; get it again"
         )
 
 

@@ -253,7 +253,8 @@ def _network_of(run: Run, source: Source) -> Backbone:
     width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
     if width != run.data["feature_dim"]:
         raise ValueError(
-            f"{source.run} reads width {run.data['feature_dim']}, and {source.backbone} makes {width}"
+            f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
+            f"makes {width}: name the network that it was trained with"
         )
     return network.to(best_device())
 

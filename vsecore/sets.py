@@ -1,7 +1,8 @@
 """Sets of vectors: a picture or a caption that can be read in several ways becomes K vectors, not one.
 
 A module reads the elements ("local" features) and one vector of the whole ("global" feature), and is called
-as `module(local, global_, mask)` with shapes (B, N, D), (B, D) and (B, N), the mask True where real.
+as `module(local, global_, mask)` with shapes (B, N, D), (B, D) and (B, N), the mask True where an
+element is real.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class SetPrediction(nn.Module):
         raise NotImplementedError
 
     def with_global(self, slots: Tensor, global_: Tensor | None) -> Tensor:
-        """Add the global feature (B, D), of no other shape, to slots (B, K, D): DivE's eq. 5."""
+        """Add the global feature (B, D) to slots (B, K, D): DivE's eq. 5; ValueError for other shapes."""
         if self.norm_global is None:
             return slots
         return slots + self.norm_global(_checked_global(slots, global_)).unsqueeze(1)

@@ -113,7 +113,7 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
     place = path.absolute() if folder else path.absolute().parent
     above = next(one for one in (place, *place.parents) if one.exists())
     if not above.is_dir():
-        raise OSError(f"{option} {path} cannot be a folder: {above} is a file")
+        raise OSError(f"{option} {path} cannot be made: {above} is a file, not a folder")
     try:  # the system's own answer lets root write everywhere, even on a read-only disk
         with tempfile.TemporaryFile(dir=above):
             pass
@@ -188,7 +188,9 @@ def open_dataset(
     if test == "testall" and (features == "pixels" or data in WORLDS):
         raise ValueError(f"the split is testall, and {data} has none: only folders of features may have it")
     if features == "pixels" and data in WORLDS:
-        raise ValueError(f"--data is {data}, and this recipe reads pixels: name a folder of photographs")
+        raise ValueError(
+            f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions"
+        )
     if features == "pixels":
         return load_photographs(Path(data), view)
     if data in WORLDS:

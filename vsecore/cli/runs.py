@@ -155,7 +155,7 @@ def train_as(
     command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool = False
 ) -> _Done:
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
-    from vsecore.data.known_words import count_unknown
+    from vsecore.data.known_words import words_report
     from vsecore.data.sentence_targets import MODEL, with_targets
     from vsecore.mining import load_negatives
     from vsecore.training import fit_in_rounds
@@ -175,7 +175,7 @@ def train_as(
         on = None if how["device"] == "auto" else how["device"]
         dataset = with_targets(dataset, command.targets or MODEL, on)
     tokenizer = begun.tokenizer if begun else chosen.tokenizer(dataset.train.captions)
-    for warning in count_unknown(tokenizer, {"dev": dataset.dev.captions})[1]:
+    for warning in words_report(tokenizer, {"dev": dataset.dev.captions})[1]:
         typer.echo(f"warning: {warning}", err=True)
     word_vectors, coverage = _word_vectors(command, tokenizer, chosen)
     negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
@@ -333,7 +333,9 @@ def plan(
     if data not in PICTURES:
         dataset = open_for(chosen, data)
     elif chosen.features == "pixels":
-        raise ValueError(f"--data is {data}, and {recipe} reads pixels: name a folder of photographs")
+        raise ValueError(
+            f"--data is {data}, and {recipe} reads pixels: name a folder of photographs and captions"
+        )
     else:
         dataset = rehearsal(Shape.of(data, chosen.features))
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)

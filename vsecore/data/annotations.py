@@ -328,7 +328,9 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
                 read(row, f"line {begin}")
             begin = rows.line_num + 1
     except csv.Error as error:
-        raise ValueError(f'{path}, line {begin}: a quote (") that begins must end ({error})') from None
+        raise ValueError(
+            f'{path}, line {begin}: a field that begins with a quote (") must end with one ({error})'
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path}, line {begin}: {error}") from None
     if not found:
@@ -361,7 +363,9 @@ def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
         beside = [picture.with_name(f"{picture.name}.txt"), picture.with_suffix(".txt")]
         if text := next((path for path in beside if path.is_file()), None):
             if owner.setdefault(text, picture) != picture:
-                raise ValueError(f"{text} is of {owner[text].name} and {picture.name}: name each its own")
+                raise ValueError(
+                    f"{text} stands beside {owner[text].name} and {picture.name}: name each its own"
+                )
             captions = list(filter(None, _each_line(text, _on_one_line)))
         if captions:
             found.append(Entry(None, name, captions, place=name, identity=name))

@@ -159,8 +159,6 @@ def load_backbone(
 ) -> Backbone:
     """Load a trained network that turns pictures into features.
 
-    A ValueError says that a name is unknown or weights do not fit, a FileNotFoundError that there are none.
-
     Args:
         name: a network of timm with its weights ("resnet152.tv_in1k", torchvision's first ones, which papers
             had; else timm chooses them), `MOBILENET`, or a detector of torchvision

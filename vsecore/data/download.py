@@ -1,6 +1,12 @@
-"""Download a large file over a bad connection: resumed (in NAME.part), and there only when it is whole."""
+"""Download a large file over a bad connection: resumed, and there only when it is whole.
 
+The bytes go to NAME.part. Beside it, NAME.part.json says which version of the file they belong to (its ETag
+or date), so that two versions are never glued together.
+"""
+
+import contextlib
 import http.client
+import json
 import shutil
 import ssl
 import sys
@@ -42,22 +48,21 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
     """
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
-    part = path.with_name(f"{path.name}.part")
+    part, note = (path.with_name(f"{path.name}.{ending}") for ending in ("part", "part.json"))
     failed, most = 0, _size(part)
     with files.progress(desc=path.name, unit="B", unit_scale=True) as bar:
         while True:
             try:
-                _receive(address, part, begins, bar)
+                _receive(address, part, note, begins, bar)
                 break
             except urllib.error.HTTPError as error:
                 reason = f"the server answers {error.code} {error.reason}"
                 if error.code not in _LATER:
                     raise OSError(
-                        f"{address}: {reason}: try it in a browser, or another server with --from"
+                        f"{address}: {reason}: look whether the address opens in a browser, then give the "
+                        "command again, or name another server with --from"
                     ) from None
-                if error.code == 416:  # nothing comes after the bytes that are here
-                    if error.headers["Content-Range"] == f"bytes */{_size(part)}":
-                        break
+                if error.code == 416:
                     part.unlink(missing_ok=True)
             except _NO_CONNECTION as error:
                 reason = f"no connection ({getattr(error, 'reason', None) or error or type(error).__name__})"
@@ -65,28 +70,39 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
             most = max(most, _size(part))
             if failed >= attempts:
                 raise OSError(
-                    f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes in {part} stay"
+                    f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes that came are "
+                    f"kept in {part}: give the command again, and it continues"
                 )
             wait = min(pause * 2 ** (failed - 1), LONGEST_PAUSE)
             print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
             time.sleep(wait)
     part.replace(path)
+    note.unlink(missing_ok=True)
 
 
-def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
+def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes."""
-    have = _size(part)
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads(note.read_bytes()))
+    have = _size(part) if known.get("address") == address and known.get("version") else 0
+    if have and have == known.get("total"):
+        return
     headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
     if have:
-        headers["Range"] = f"bytes={have}-"
+        headers |= {"Range": f"bytes={have}-", "If-Range": known["version"]}
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
         if not str(answer.headers["Content-Range"]).startswith(f"bytes {have}-"):
             part.unlink(missing_ok=True)  # the whole file comes, or another part than was asked for
             have = 0
         if answer.status != (206 if have else 200):
             raise ConnectionError(f"the server answers {answer.status} in place of the file")
-        length, free = answer.headers["Content-Length"], shutil.disk_usage(part.parent).free
-        total = have + int(length) if length else None
+        if not have:  # note the version that is coming, before its first byte is written
+            etag, length = answer.headers["ETag"], answer.headers["Content-Length"]
+            comparable = answer.headers["Last-Modified"] if not etag or etag.startswith("W/") else etag
+            known = {"address": address, "version": comparable, "total": int(length) if length else None}
+            note.write_text(json.dumps(known), "utf-8")  # half of it would be as good as none
+        total, free = known.get("total"), shutil.disk_usage(part.parent).free
         bar.total, bar.n = total, have
         if total is not None and total - have > free:
             raise OSError(f"{part} needs {total - have:,} bytes more, and its disk has {free:,}: make room")
@@ -94,8 +110,9 @@ def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
             while chunk := answer.read1(CHUNK):
                 if file.tell() == 0 and not chunk.startswith(begins[: len(chunk)]):
                     raise ValueError(
-                        f"{answer.geturl()}: what came begins with {chunk[:60]!r}: open the address in a "
-                        "browser, or name another server with --from"
+                        f"{answer.geturl()}: a file came that begins with {chunk[:60]!r}, perhaps a page "
+                        "with an error or a login: open the address in a browser, then give the command "
+                        "again, or name another server with --from"
                     )
                 file.write(chunk)
                 bar.update(len(chunk))

@@ -44,8 +44,9 @@ def extract(
     a detector it keeps its proportions, and its boxes are written too: left, top, right and bottom in pixels
     of the upright picture, best first. Every picture is opened before the first is extracted.
 
-    Several processes must see the same disk. Each makes its share of the batches, and the folder ends byte
-    for byte as one would have written it. If one is killed, as many as one likes continue.
+    If `accelerate launch` or `torchrun` has started several processes, which must see the same disk, each
+    makes its share, and the folder ends byte for byte as one would have written it. If one is killed, the
+    same command continues with any number of them.
 
     Args:
         caption_splits: from `karpathy.load_karpathy`.
@@ -99,7 +100,8 @@ def _find_unreadable(caption_splits: Mapping[str, CaptionSplit], skip: bool) -> 
         lost = counted([path.name for path in broken], "picture")
         if broken and (not skip or len(broken) == len(split.files)):
             raise ValueError(
-                f"{name}: {lost} cannot be read (--skip-unreadable): {next(iter(broken.values()))}"
+                f"{name}: {lost} cannot be read: {next(iter(broken.values()))}; or leave them out "
+                "(--skip-unreadable)"
             )
         if broken:
             print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)

@@ -80,7 +80,7 @@ class Meta:
             if counts.min() < least or (np.diff(split.owner) < 0).any():
                 odd = split.picture_ids[int(counts.argmin())]
                 raise ValueError(
-                    f"{name}: {odd} has {counts.min()} captions: wanted {least}, in the pictures' order"
+                    f"{name}: {odd} has {counts.min()} captions: wanted at least {least}, in their order"
                 )
         return cls(
             captions_a_picture=most,

@@ -250,13 +250,15 @@ def _picture_ids(path: Path, pictures: int, lengths: set[int]) -> list[str]:
         for row, identity in enumerate(identities):
             if lines[each * row : each * (row + 1)] != [identity] * each:
                 raise ValueError(
-                    f"{path}, lines {each * row + 1} to {each * (row + 1)} are of one row: wanted one name"
+                    f"{path}, lines {each * row + 1} to {each * (row + 1)} name different "
+                    "pictures for one row of features"
                 )
     first: dict[str, int] = {}
     for row, identity in enumerate(identities):
         if first.setdefault(identity, row) != row:
             raise ValueError(
-                f"{path}, line {each * row + 1} has {identity!r} of line {each * first[identity] + 1} again"
+                f"{path}, line {each * row + 1} names {identity!r} of line "
+                f"{each * first[identity] + 1} again: keep one of them"
             )
     return identities
 

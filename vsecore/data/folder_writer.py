@@ -118,7 +118,8 @@ class FolderWriter:
             was, now = getattr(before, setting), getattr(self.meta, setting)
             if was != now and setting != "captions_sha256":
                 raise ValueError(
-                    f"{self.folder} has other features ({setting}: {short(was)}, now {short(now)})"
+                    f"{self.folder} holds features made with other settings ({setting} was "
+                    f"{short(was)}, is now {short(now)}): name another folder, or empty this one"
                 )
         ours = [path for name in self.splits for path in (self.rows(name).path, *self._texts(name))]
         if before is None and (there := [path.name for path in ours if path.exists()]):

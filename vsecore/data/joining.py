@@ -12,7 +12,7 @@ from vsecore.data.splits import Split
 
 
 def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) -> Path:
-    """Write into a new folder the features of at least two, of the same pictures and captions, side by side.
+    """Write a new folder in which features of the same pictures, from several folders, stand side by side.
 
     Each picture becomes one vector, the mean element of every network, whose grids may therefore have
     different sizes. With `cells`, each cell of equal grids becomes one: what all see at the same place.

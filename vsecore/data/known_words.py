@@ -12,8 +12,8 @@ MANY = 0.1
 REMEDY = "give train more captions, or take a recipe that reads pieces of words (BERT, CLIP, SigLIP)"
 
 
-def count_unknown(tokenizer: Tokenizer, captions: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Say for each split how many of its words a tokenizer does not know, and warn where that hurts."""
+def words_report(tokenizer: Tokenizer, captions: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return how many words of each split a tokenizer does not know, and warnings where that hurts."""
     told, warnings = list[str](), list[str]()
     for name, sentences in captions.items():
         rows = [
@@ -50,5 +50,5 @@ def look_at_words(splits: Mapping[str, Split]) -> tuple[list[str], list[str]]:
         vocabulary = Vocabulary.build(spoken.get("train", []))
     except ValueError as error:
         return [], [*warnings, f"train: {error}: a recipe that counts words cannot be trained"]
-    told, more = count_unknown(vocabulary, {n: own for n, own in spoken.items() if n != "train" and own})
+    told, more = words_report(vocabulary, {n: own for n, own in spoken.items() if n != "train" and own})
     return told, [*warnings, *more]

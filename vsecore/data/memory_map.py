@@ -87,6 +87,7 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))
     if not fits or min(shape) < 1:
         raise ValueError(
-            f"{path} holds {dtype} {short(shape)}: wanted floats (n, N, F), or pixels (n, 3, H, W)"
+            f"{path} holds {dtype} {short(shape)}: wanted floats (n, N, F), or pixels (n, 3, H, W) as "
+            "floats or uint8, in this machine's byte order"
         )
     return mapped

@@ -13,7 +13,7 @@ TRIES = 10
 
 @dataclass(frozen=True, eq=False)
 class OfflineNegatives:
-    """For each picture the hardest captions of the split that are not its own, and for each caption pictures.
+    """For each picture the hardest captions that are not its own, for each caption the hardest pictures.
 
     Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
     """
@@ -33,7 +33,8 @@ class OfflineNegatives:
             fits = rows.ndim == 2 and len(rows) == anchors and rows.size and rows.dtype.kind in "iu"
             if not fits or rows.min() < 0 or rows.max() >= items:
                 raise ValueError(
-                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted ({anchors}, k)"
+                    f"{name} of the offline negatives is {rows.dtype} {rows.shape}: wanted ({anchors}, k), "
+                    f"whole numbers from 0 to {items - 1}"
                 )
         own_texts = split.owner[self.texts] == np.arange(pictures)[:, None]  # (n, k)
         own_pictures = self.pictures == split.owner[:, None]  # (Nc, k)

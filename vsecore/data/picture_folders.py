@@ -45,8 +45,13 @@ class Listing:
             names = ", ".join(sorted({path.name for path in self.systems}))
             said.append(f"{len(self.systems)} folders of thumbnails, trash or the system ({names})")
         if self.others:
-            kinds = ", ".join(f"{count} {suffix}" for suffix, count in self.others.most_common(5))
-            hint = "; pip install 'vsecore[heic]'" if self.others.keys() & {".heic", ".heif", ".hif"} else ""
+            commonest = sorted(self.others.items(), key=lambda one: (-one[1], one[0]))[:5]
+            kinds = ", ".join(f"{count} {suffix}" for suffix, count in commonest)
+            hint = (
+                "; for HEIC: pip install 'vsecore[heic]'"
+                if self.others.keys() & {".heic", ".heif", ".hif"}
+                else ""
+            )
             said.append(f"{kinds}: not read, unlike JPEG, PNG, WebP, BMP, GIF and TIFF{hint}")
         if self.excluded:
             said.append(f"{self.excluded} files or folders, as excluded")

@@ -27,8 +27,7 @@ def sentence_targets(
     """Return the sentence encoder's vector of each caption, (C, T) float32.
 
     A caption that occurs twice is read once. The vectors are kept in the cache, under a name that changes
-    with the model's files and the captions. A FileNotFoundError says that the model is not here, a ValueError
-    that it is no sentence encoder.
+    with the model's files and the captions.
 
     Args:
         captions: C sentences.

@@ -67,7 +67,7 @@ def caption_numbers(owner: np.ndarray, pictures: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Pictures and their captions: one part (train, dev or test) of a dataset; refused if they do not fit.
+    """Pictures and their captions: one part (train, dev or test) of a dataset; ValueError if they do not fit.
 
     Args:
         name: "train", "dev" or "test".
@@ -215,7 +215,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three splits that belong together; a ValueError says if one model could not read them.
+    """Three splits that belong together; a ValueError if one model could not read them all.
 
     Args:
         name: "scenes", "flickr8k", "flickr30k", "coco" or your own.
@@ -240,14 +240,15 @@ class Dataset:
         shapes = {split.name: tuple(split.pictures.shape) for split in splits}
         if any(split.has_pixels != (self.feature_kind == "pixels") for split in splits):
             raise ValueError(
-                f"feature_kind is {self.feature_kind!r}, which no pictures of shapes {shapes} are"
+                f"feature_kind is {self.feature_kind!r}, and pictures have the shapes {shapes}: wanted "
+                "'pixels' for (n, 3, H, W), another kind for (n, N, F)"
             )
         if len({shape[2:] for shape in shapes.values()}) > 1:
             raise ValueError(f"splits of {self.name!r} differ in the width of features or pictures: {shapes}")
         widths = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
         if widths and (self.train.targets is None or len(set(widths.values())) > 1):
             raise ValueError(
-                f"splits of {self.name!r} have targets of widths {widths}: wanted one, train's too"
+                f"splits of {self.name!r} have targets of widths {widths}: wanted one width, and train's too"
             )
 
     @property

@@ -64,7 +64,8 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
     owner = KNOWN_WEIGHTS.get(sha256_of({key: value for key, value in given.items() if key in needed}), name)
     if owner not in (name, name.partition(".")[0]):
         raise ValueError(
-            f"{path} holds the weights of {owner}, which {name} would use otherwise: name {owner}"
+            f"{path} holds the weights of {owner}: {name} has the same tensors, but computes "
+            f"something else with them; name {owner}"
         )
     network.load_state_dict(given, strict=False)
 

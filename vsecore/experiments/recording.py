@@ -108,6 +108,8 @@ def record_of(
         metrics |= parts[0].metrics
         config, data = runs[0].recipe.portable(), runs[0].data | data
         note = f"best epoch on dev, evaluated on {pool}"
+        if "mined_by" in data:
+            note += "; the seconds are those of the second round"
     return records.record(
         name,
         config=config,

@@ -36,8 +36,7 @@ DRAWS = 20
 """How many times the oracle breaks its ties at random; the record holds the mean."""
 SHARES = ("mined_true_texts", "mined_true_pictures")
 """What `shares_true` gives."""
-BLOCK = 1000
-"""How many anchors are sorted at once."""
+ANCHORS_AT_ONCE = 1000
 
 
 def scenes_of(split: Split, data: str) -> list[scenes.Picture] | None:
@@ -92,7 +91,7 @@ def _hardest(scores: Tensor, count: int) -> np.ndarray:
     fewest = int(scores.isfinite().sum(1).min())
     if fewest == 0:
         raise ValueError("everything is true of some picture or caption: no negative is left to learn from")
-    best = [block.topk(min(count, fewest)).indices.int() for block in scores.split(BLOCK)]
+    best = [block.topk(min(count, fewest)).indices.int() for block in scores.split(ANCHORS_AT_ONCE)]
     return torch.cat(best).numpy()
 
 

@@ -21,8 +21,9 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
     not quite 0 but what rounding leaves, which depends on the processor, and the root would make it large. So
     whatever is within rounding is 0.
     """
-    squares = squared_distances(x, y)
-    return root(squares.where(squares > ROUNDING * torch.finfo(squares.dtype).eps * _lengths(x, y), 0))
+    lengths = _lengths(x, y)
+    squares = lengths - 2 * (x @ y.mT)
+    return root(squares.where(squares > ROUNDING * torch.finfo(squares.dtype).eps * lengths, 0))
 
 
 def _lengths(x: Tensor, y: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class Index:
         If it is killed, the same call continues: what was embedded is kept, nothing is there twice.
 
         Args:
-            pictures: a folder, searched with its folders.
+            pictures: a folder; folders in it are searched too, but not hidden ones or those of trash.
             engine: embeds them.
             folder: where the index is kept; None: in memory, until `save`.
             url: the address of a Qdrant server for the vectors; None: they are searched in this process.
@@ -114,11 +114,16 @@ class Index:
 
     @classmethod
     def load(cls, folder: str | Path, engine: Engine | None = None, *, url: str | None = None) -> Index:
-        """Open the index in a folder; without its `engine`, that is loaded from where it was."""
+        """Open the index in a folder; without its `engine`, that is loaded from where it was.
+
+        `url` is the address of a Qdrant server for the vectors; None: they are searched in this process.
+        """
         store = Store(Path(folder).expanduser())
         if engine is None:
             if store.facts.source is None:
-                raise ValueError(f"{folder} was built with a model of your own, {store.facts.model}: give it")
+                raise ValueError(
+                    f"{folder} was built with a model of your own, {store.facts.model}: give its engine"
+                )
             engine = Engine.of(store.facts.source)
         return cls(engine, store, url)
 

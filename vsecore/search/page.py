@@ -122,7 +122,9 @@ class Page(Starlette):
         try:
             picture = open_picture(entry.path, at_least=side)
         except ValueError:  # the file is gone, or broken, since it was indexed
-            raise HTTPException(404, "It is not where it was: run vse search index again.") from None
+            raise HTTPException(
+                404, "This picture is not where it was: run vse search index again."
+            ) from None
         if max(picture.size) > side:
             picture = ImageOps.contain(picture, (side, side), Image.Resampling.LANCZOS)
         written = io.BytesIO()
@@ -165,7 +167,9 @@ def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise OSError(f"--host {host} --port {port} cannot be used ({error.strerror})") from None
+        raise OSError(
+            f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
+        ) from None
     with listening:
         page = Page(index, LOCAL if host in LOCAL else ("*",))
         uvicorn.Server(uvicorn.Config(page, log_level="warning", server_header=False)).run([listening])

@@ -20,7 +20,7 @@ import torch
 from vsecore.data.annotations import expanded, read_annotations
 from vsecore.data.copies import copies
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
-from vsecore.data.known_words import count_unknown
+from vsecore.data.known_words import words_report
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -89,6 +89,8 @@ def tune(
     The engine's source knows its recipe; the splits come from `read_captions`. Without a learning rate, a
     run's is divided by five, and the recipe of CLIP or SigLIP has its own. `tell` gets a line for each step
     of the work. A model that collapses is refused.
+
+    Returns the run of the best epoch on dev.
     """
     recipe, weights = _recipe_and_weights(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
@@ -96,7 +98,7 @@ def tune(
     training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=batch_size)
     recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
-    for warning in count_unknown(tokenizer, {name: split.captions for name, split in splits.items()})[1]:
+    for warning in words_report(tokenizer, {name: split.captions for name, split in splits.items()})[1]:
         tell(f"warning: {warning}")
     if cut := [text for split in splits.values() for text in split.captions if tokenizer.is_cut(text)]:
         tell(f"note: {counted(cut, 'caption')} longer than the model reads: cut at their end")

@@ -110,4 +110,6 @@ class QdrantServer:
             yield
         except ApiException as error:
             reason = " ".join(str(error).split())[:200]
-            raise OSError(f"the Qdrant server at {self.url} cannot be used ({reason})") from None
+            raise OSError(
+                f"the Qdrant server at {self.url} cannot be used ({reason}): is it running?"
+            ) from None

@@ -26,6 +26,8 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
     The stages are "encode", "pool", "compare" and "learn".
     """
     stages = {lit} if isinstance(lit, str) else set(lit)
+    if unknown := sorted(stages - set(STAGES)):
+        raise ValueError(f"lit has {unknown}; the stages are {', '.join(STAGES)}")
     figure, axes = canvas((5.7, 2.0), (0, 11), (-0.1, 2.5))
     blue, orange = plots.COLOURS[:2]
     # What is coloured where its stage is lit: a fill, and the colour and the width of its frame.
