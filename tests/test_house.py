@@ -37,7 +37,7 @@ CALLED = {
     "pillow-heif": ("vsecore/data/picture_files.py", "pillow_heif"),
     "pre-commit": ("CONTRIBUTING.md", "pre-commit install"),
     "pytest-cov": ("Makefile", "--cov"),
-    "pytest-xdist": ("Makefile", "pytest -n 3"),
+    "pytest-xdist": ("Makefile", "pytest -n 2"),
     "python-multipart": ("vsecore/search/page.py", "python-multipart"),
     "ruff": ("Makefile", "ruff"),
     "sphinx-exercise": ("book/_config.yml", "sphinx_exercise"),
