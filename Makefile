@@ -6,8 +6,8 @@ PYTHON ?= python3
 TIER ?= lesson
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests run three at a time, one thread each, since two leave a quarter of two cores idle. COVERAGE=1 also measures which lines the unit tests run.
-PYTEST := $(BIN)/python -m pytest -n 3
+# Tests run two at a time, one thread each. COVERAGE=1 also measures which lines the unit tests run.
+PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
 # Where this is set, every process would compile PyTorch and the rest anew, for eight seconds.
 unexport PYTHONDONTWRITEBYTECODE
