@@ -25,17 +25,12 @@ SETTINGS = {
 }
 DISTURB = """
 import torch
-
 _begin = torch.optim.Optimizer.__init__
-
-
 def _disturbed(self, *arguments, **options):
     _begin(self, *arguments, **options)
     for group in self.param_groups:
         for weights in group["params"]:
             weights.data *= 1 + 1.4e-7 * torch.sin({seed} + 1e7 * weights.data)
-
-
 torch.optim.Optimizer.__init__ = _disturbed
 """
 """Run by each kernel as it starts: whatever is trained begins from slightly other weights."""

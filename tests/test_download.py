@@ -33,10 +33,14 @@ class Site:
     bodies: dict[str, bytes] = field(default_factory=lambda: {"/file.zip": BODY})
     drops: list[int] = field(default_factory=list)
     """After how many bytes of an answer the connection is dropped."""
+    etags: list[str | None] = field(default_factory=list)
+    """The ETag of each answer; the last one stays."""
     statuses: list[int] = field(default_factory=list)
     ignores_range: bool = False
     skips: int = 0
     """How many bytes too far a partial answer begins."""
+    length: int | None = None
+    """What the server says about the length."""
     slow: float = 0.0
     asked: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
@@ -64,22 +68,27 @@ def site():
                 self.give(body)
 
         def give(self, body: bytes) -> None:
-            asked = self.headers["Range"]
-            if asked and not site.ignores_range:
+            etag = site.etags[0] if site.etags else '"one"'
+            if len(site.etags) > 1:
+                site.etags.pop(0)
+            told = {"ETag": etag} if etag else {}
+            asked, same = self.headers["Range"], self.headers["If-Range"] == etag
+            if asked and same and not site.ignores_range:
                 first = int(asked.removeprefix("bytes=").removesuffix("-")) + site.skips
                 if first >= len(body):
                     self.answer(416, b"", {"Content-Range": f"bytes */{len(body)}"})
                     return
-                told = {"Content-Range": f"bytes {first}-{len(body) - 1}/{len(body)}"}
+                told["Content-Range"] = f"bytes {first}-{len(body) - 1}/{len(body)}"
                 self.answer(206, body[first:], told)
             else:
-                self.answer(200, body, {})
+                self.answer(200, body, told)
 
         def answer(self, status: int, body: bytes, told: dict[str, str]) -> None:
             self.send_response(status)
             for name, value in told.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
+            lie = site.length is not None and status == 200
+            self.send_header("Content-Length", str(site.length if lie else len(body)))
             self.end_headers()
             end = site.drops.pop(0) if site.drops and status < 300 else len(body)
             try:
@@ -128,6 +137,9 @@ TROUBLES = {
     "none": ({}, [None]),
     "drops": ({"drops": [1000, 1000]}, [None, "bytes=1000-", "bytes=2000-"]),
     "ignores ranges": ({"ignores_range": True, "drops": [100_000]}, [None, "bytes=100000-"]),
+    "another version": ({"drops": [100_000], "etags": ['"old"', '"new"']}, [None, "bytes=100000-"]),
+    "no version": ({"drops": [100_000], "etags": [None]}, [None, None]),
+    "a weak version": ({"drops": [100_000], "etags": ['W/"weak"']}, [None, None]),
     "another part": ({"drops": [100_000], "skips": 7}, [None, "bytes=100000-", None]),
     "busy": ({"statuses": [503, 429, 500]}, [None] * 4),
 }
@@ -161,15 +173,28 @@ def test_what_will_not_come_is_told_and_leaves_nothing(site, tmp_path):
     with pytest.raises(OSError, match="no connection"):
         download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip", attempts=2)
     assert left(tmp_path) == []
+    site.length = len(BODY) + 10
+    with pytest.raises(OSError):
+        fetch(site, tmp_path, attempts=3)
+    assert not (tmp_path / "file.zip").exists()
     site.bodies["/file.zip"] = b"<html>Please log in</html>"
     with pytest.raises(ValueError, match="Please log in"):
         fetch(site, tmp_path, begins=b"PK")
     assert not (tmp_path / "file.zip").exists()
 
 
-@pytest.mark.parametrize(("part", "asked"), [(BODY[:99], 1), (BODY, 1), (BODY + b"more", 2)])
-def test_what_an_earlier_run_has_left(site, tmp_path, part, asked):
+@pytest.mark.parametrize(
+    ("note", "part", "asked"),
+    [
+        ("", b"something else", 1),
+        ('{"address": "http://x/file.zip", "version": "\\"one\\""}', b"something else", 1),
+        ('{"address": "ADDRESS", "version": "\\"one\\"", "total": 300000}', BODY, 0),  # killed at the end
+        ('{"address": "ADDRESS", "version": "\\"one\\"", "total": 300000}', BODY + b"more", 2),  # 416
+    ],
+)
+def test_what_an_earlier_run_has_left(site, tmp_path, note, part, asked):
     (tmp_path / "file.zip.part").write_bytes(part)
+    (tmp_path / "file.zip.part.json").write_text(note.replace("ADDRESS", f"{site.address}/file.zip"))
     fetch(site, tmp_path)
     assert len(site.asked) == asked
     assert (tmp_path / "file.zip").read_bytes() == BODY and left(tmp_path) == ["file.zip"]

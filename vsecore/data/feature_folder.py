@@ -80,7 +80,8 @@ class Meta:
             if counts.min() < least or (np.diff(split.owner) < 0).any():
                 odd = split.picture_ids[int(counts.argmin())]
                 raise ValueError(
-                    f"{name}: {odd} has {counts.min()} captions: wanted at least {least}, in their order"
+                    f"{name}: {odd} has {counts.min()} captions: "
+                    f"wanted {least} or more, in the pictures' order"
                 )
         return cls(
             captions_a_picture=most,
