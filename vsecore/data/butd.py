@@ -223,7 +223,7 @@ def _read_arrays(path: Path, beside: Path | None = None) -> _Arrays:
             features = _upright(features, features.shape[-1] <= MOST and features.shape[-2:-1] > (LEAST,))
         if features is None or features.ndim != 2 or not len(features):
             shapes = {name: array.shape for name, array in found.items()}
-            raise ValueError(f"it holds {shapes}, wanted features (regions, width) called {FEATURES[0]}")
+            raise ValueError(f"it holds {shapes}, wanted features (regions, width) in {FEATURES}")
     with _damage_named(beside or path):
         if beside is not None:
             found = _arrays(beside, BOXES[0])
