@@ -122,8 +122,8 @@ def data_import(
     """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes.
 
     Options:
-        sources: TSV files, or folders with one .npy or .npz file for each picture; in .npz, features are called
-            feat, features or x, and boxes bbox or boxes.
+        sources: TSV files, or folders with one .npy or .npz file for each picture; in .npz, features are
+            called feat, features or x, and boxes bbox or boxes.
         captions: The dataset_*.json that says which picture is in which split.
         out: The folder to write features into.
         boxes: A folder with each picture's boxes, if they are not in the sources.
