@@ -59,9 +59,8 @@ course: $(INSTALLED)  ## Run every notebook, then build the book (TIER=smoke for
 
 test: $(INSTALLED)  ## Linters, unit tests, the stored notebooks, the book page by page in a browser.
 	@$(MAKE) --no-print-directory --jobs 2 lint book  # each has work for one core
-	@# Side by side: alone, each part would leave a quarter of two cores idle.
 	@cache=$$(mktemp -d) && trap 'rm -rf "$$cache"' EXIT && \
-	  VSECORE_TEST_CACHE=$$cache $(MAKE) --no-print-directory --jobs 2 notebooks units pages
+	  VSECORE_TEST_CACHE=$$cache $(MAKE) --no-print-directory units notebooks pages
 	@echo "== All tests passed."
 
 lint: $(INSTALLED)  ## Style, spelling, types and the floors of the package.
