@@ -11,7 +11,7 @@ import torch
 
 from answers import RIGHT as OTHERWISE
 from course.checks import EXERCISES, check
-from course.checks.comparing import Compared, agrees, multiple
+from course.checks.comparing import Compared, agrees
 from course.checks.exercise import (
     _GRADIENT_LOST,
     NOT_ANSWERED,
@@ -38,15 +38,10 @@ def right_answers(key):
 RIGHT = {key: right_answers(key) for key in EXERCISES}
 
 
-def halved(task):
-    return lambda *given: task.reference(*given) / 2
-
-
 def wrong_answers(task):
     """All wrong answers that are known, each with the trial or the mistake whose hint it must get."""
     for trial in (*task.trials, *task.mistakes):
-        known = [halved(task)] if isinstance(trial.check, multiple) else trial.check.wrong
-        yield from ((answer, trial) for answer in known)
+        yield from ((answer, trial) for answer in trial.check.wrong)
 
 
 WRONG = {key: [not_borrowed(answer) for answer, _ in wrong_answers(task)] for key, task in EXERCISES.items()}

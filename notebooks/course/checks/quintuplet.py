@@ -7,15 +7,25 @@ from operator import itemgetter
 import torch
 from torch.nn.functional import normalize
 
-from course.checks.comparing import Gradient, between, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import (
+    Gradient,
+    between,
+    divided,
+    equals,
+    gradient,
+    holds,
+    like,
+    passed,
+    same,
+    shape,
+)
 from course.checks.kinds import AUTOGRAD, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import gradient_of, normal
+from vsecore.losses import offline_triplet
 
 
 def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):
-    margins = [margin] * 2 + [offline_margin] * 2
-    hinges = [one - positive + other for one, other in zip(margins, [*online, *offline], strict=True)]
-    return torch.stack(hinges).relu().sum()  # of (4, B)
+    return offline_triplet(positive, *online, *offline, margin, offline_margin)
 
 
 def similarities(count, kinds):
@@ -41,8 +51,8 @@ TRIPLET = {
     "The offline negatives have a margin of their own, `offline_margin`.": (
         lambda positive, online, offline: off_tri(positive, online, offline, 0.2, 0.2)
     ),
-    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
-        *(lambda *given, count=count: off_tri(*given) / count for count in (4, 6, 24))
+    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": divided(
+        off_tri, 4, 6, 24
     ),
     "Right. It gives what vsecore.losses.offline_triplet gives.": passed,
 }

@@ -13,7 +13,7 @@ from course.checks.comparing import between, equals, gradient, like, passed, sam
 from course.checks.kinds import ATTENTION, AUTOGRAD, break_it, code, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.sets import SlotSetPrediction
-from vsecore.similarity import unit
+from vsecore.similarity import smooth_chamfer, unit
 
 
 def shares(keys, queries, mask):
@@ -123,11 +123,6 @@ BREAK = {
 }
 
 
-def smooth(v, t, alpha):
-    c = torch.einsum("bkd,cld->bckl", unit(v), unit(t))  # (B, C, K, L)
-    return ((alpha * c).logsumexp(3).mean(2) + (alpha * c).logsumexp(2).mean(2)) / (2 * alpha)
-
-
 def sets(k=4, n=3, alpha=16.0):
     """Two pictures' sets (2, k, 6) and three captions' (3, n, 6), of unit length, and alpha."""
     v, t = normal((2, k, 6), (3, n, 6), seed=10 * k + n)
@@ -154,9 +149,9 @@ SMOOTH = {
         one_way, partial(one_way, dim=2)
     ),
     "That is Chamfer, with maxima: the limit of what is wanted as alpha grows. Put log-sum-exp in their "
-    "place.": lambda v, t, alpha: smooth(v.double(), t.double(), 1e9).float(),
+    "place.": lambda v, t, alpha: smooth_chamfer(v.double(), t.double(), 1e9).float(),
     "You took the log of a mean: it lacks log K. Equation 6 has the log of the sum.": lambda v, t, alpha: (
-        smooth(v, t, alpha) - math.log(v.shape[1] * t.shape[1]) / (2 * alpha)
+        smooth_chamfer(v, t, alpha) - math.log(v.shape[1] * t.shape[1]) / (2 * alpha)
     ),
     "You summed over the vectors: divide each side by its number of vectors.": lambda v, t, alpha: (
         (one_way(v, t, alpha) * v.shape[1] + one_way(v, t, alpha, 2) * t.shape[1]) / 2
@@ -202,7 +197,7 @@ EXERCISES = {
     "14.loop": code("The slot loop", 20, LOOP, loop, scene, caller=predicted, difficulty="hard"),
     "14.break": break_it("Break it", 8, BREAK),
     "14.rivals": predict("Do competing slots overlap less?", 3, "slots", "elements", "no difference"),
-    "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth, sets),
+    "14.smooth": code("Smooth-Chamfer", 12, SMOOTH, smooth_chamfer, sets),
     "14.gradient": code("The gradient by hand", 12, GRADIENT, gradient_by_hand, of_pairs, instead=AUTOGRAD),
     "14.explore": explore("Change one thing", 20, difficulty="hard"),
 }

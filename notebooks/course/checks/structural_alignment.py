@@ -8,7 +8,7 @@ import torch
 from torch import inf
 from torch.nn.functional import normalize
 
-from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import between, divided, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import ATTENTION, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 
@@ -91,8 +91,8 @@ HINGE = {
     "similarity, the same for all pools.": own_hardest,
     "You averaged over the pools before the hinge: then a good pool can "
     "make up for a bad one.": joined_before,
-    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": like(
-        *(lambda *given, count=count: pool_loss(*given) / count for count in (3, 5, 15, 30))
+    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": divided(
+        pool_loss, 3, 5, 15, 30
     ),
     "Right. It gives what vsecore.losses.node_pooling_loss gives.": passed,
 }

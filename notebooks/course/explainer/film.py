@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -41,28 +43,9 @@ class Film(NamedTuple):
     look: str
 
 
-FILMS = {
-    "film-adopt": Film(
-        "AdOpt: K negatives (2AD with the mean)",
-        "mean",
-        "11_how_many_negatives",
-        "For 30 steps a caption is hardly nearer to its own picture than to the others. Then all of "
-        "them gather, right pairs most of all, and K falls from 34 to 8 in another thirty. From there "
-        "the wrong pairs spread out again: their mean cosine falls from 0.41 to 0.10 by the end of "
-        "epoch 1, while right pairs stay close. From epoch 2 on, K is 1: only the nearest wrong picture "
-        "is still pushed away, and slowly, from 0.54 to 0.47. Even so, more captions find their picture "
-        "first: 80 % after epoch 2, over 90 % in the end.",
-    ),
-    "film-constraint": Film(
-        "LTD: a constraint and its λ",
-        "ltd",
-        "16_latent_targets",
-        "λ climbs from 1 to 2.1 in the first epoch, as long as the reconstruction loss is above its "
-        "bound of 0.2. The second epoch meets the bound, so λ falls, and from the sixth on it is 0: the "
-        "constraint has let go, and only the contrastive loss still pulls. The reconstruction loss then "
-        "rises a little, from 0.125 to 0.16, and stays below its bound.",
-    ),
-}
+_FILE = Path(__file__).with_name("films.yml")
+FILMS = {name: Film(**shown) for name, shown in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
+"""The films by the names of their files, in the order of the buttons."""
 
 
 class Camera:
