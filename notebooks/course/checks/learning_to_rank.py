@@ -121,7 +121,7 @@ def trained(step, steps):
     class CaptionTower(nn.Embedding):
         """A caption tower of one table: small, but it needs the mask."""
 
-        def forward(self, tokens, mask):
+        def forward(self, tokens, mask):  # type: ignore[override]
             return nn.functional.normalize((super().forward(tokens) * mask[..., None]).sum(1), dim=-1)
 
     def descend():

@@ -25,7 +25,7 @@ from vsecore.losses import offline_triplet
 
 
 def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):
-    return offline_triplet(positive, *online, *offline, margin, offline_margin)
+    return offline_triplet(positive, *online, *offline, margin, offline_margin)  # type: ignore[call-arg]
 
 
 def similarities(count, kinds):
