@@ -44,10 +44,6 @@ class Subject:
     """What is too small to matter, as a share of the other system's measure."""
     absolute: bool = False
     """Whether the margin is in the measure's own unit instead."""
-    alone: bool = False
-    """Whether it is about one system, whose measure is held against 0."""
-    followed: bool = False
-    """Whether it is known only where an experiment follows the losses of its trainings."""
     recalls: tuple[str, ...] = ()
     """The recalls that it adds up, which papers print; (): recalls do not tell."""
 
@@ -63,10 +59,6 @@ def _retrieval(*ways: str) -> Subject:
     return Subject((total,), tuple(f"{way}_map_at_r" for way in ways), recalls=recalls)
 
 
-def _multiplier(measure: str, margin: float) -> Subject:
-    return Subject((measure,), margin=margin, absolute=True, alone=True, followed=True)
-
-
 RETRIEVAL = _retrieval("i2t", "t2i")
 SUBJECTS: dict[str, Subject] = {
     "both ways": RETRIEVAL,
@@ -77,13 +69,13 @@ SUBJECTS: dict[str, Subject] = {
     "first place": Subject((FIRST_PLACE,)),  # of a pair, in both directions
     "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
     "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already
-    "one vector of a set": Subject(LOST_ALONE, absolute=True, margin=1.0, alone=True),  # percent of the rsum
-    "the weakest vector": Subject((LOST_WITHOUT,), absolute=True, margin=1.0, alone=True),
+    "one vector of a set": Subject(LOST_ALONE, absolute=True, margin=1.0),  # percent of the rsum
+    "the weakest vector": Subject((LOST_WITHOUT,), absolute=True, margin=1.0),
     "whole rankings": Subject(GRADED),
-    "contrastive loss": Subject(CONTRAST, margin=LOSS_MARGIN, followed=True),
-    "bound": _multiplier(ABOVE_BOUND, 5.0),  # percent of the bound
-    "fall of the multiplier": _multiplier(LEFT, 1.0),  # percent of its highest value
-    "return of the multiplier": _multiplier(RETURNS, 0.5),  # times that it rose from 0
+    "contrastive loss": Subject(CONTRAST, margin=LOSS_MARGIN),
+    "bound": Subject((ABOVE_BOUND,), absolute=True, margin=5.0),  # percent of the bound
+    "fall of the multiplier": Subject((LEFT,), absolute=True, margin=1.0),  # percent of its highest value
+    "return of the multiplier": Subject((RETURNS,), absolute=True, margin=0.5),  # times that it rose from 0
 }
 """What a claim may be about, by the words that `assets/claims.yml` has for it."""
 

@@ -10,7 +10,6 @@ import math
 import multiprocessing
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import cache, partial
@@ -208,16 +207,16 @@ def _train(
 def executor(jobs: int) -> Executor:
     """Return a pool of processes that end with this one, even if it is killed."""
     spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, spawn, initializer=_stand_back, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(jobs, spawn, initializer=_stand_back)
 
 
-def _stand_back(parent: int) -> None:
+def _stand_back() -> None:
     """Take one thread and the lowest priority, and end when the process that started this one has ended."""
 
     def follow() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
+        if parent := multiprocessing.parent_process():
+            parent.join()
+            os._exit(1)
 
     os.nice(19)
     torch.set_num_threads(1)
