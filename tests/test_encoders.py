@@ -8,6 +8,7 @@ from torch.nn.functional import conv1d, pad, relu
 
 from elements import prefix_mask
 from small import start_two
+from vsecore import recurrence
 from vsecore.encoders import (
     BiGRUEncoder,
     CaptionTransformer,
@@ -15,9 +16,9 @@ from vsecore.encoders import (
     GRUEncoder,
     RegionEncoder,
     WindowEncoder,
-    cpu,
 )
 from vsecore.normalisation import ElementNorm
+from vsecore.pooling import GRUPool, Seq2SeqPool
 
 WIDTH, DIM, WORDS = 7, 6, 30
 
@@ -120,19 +121,24 @@ def test_both_readings_agree_with_a_packed_network(counts):
 
 
 @pytest.mark.parametrize("lengths", [None, [3, 9, 1, 4, 9, 2], [2, 7, 7]])
-def test_the_way_of_a_cpu_agrees_with_the_networks(lengths, monkeypatch):
+@pytest.mark.parametrize("kind", [GRUEncoder, BiGRUEncoder])
+@pytest.mark.parametrize("pool", [GRUPool, Seq2SeqPool])
+def test_the_way_of_a_cpu_agrees_with_the_networks(kind, pool, lengths, monkeypatch):
     torch.manual_seed(0)
-    encoder = BiGRUEncoder(WORDS, 8, DIM).double()
+    encoder, pool = kind(WORDS, 8, DIM).double(), pool(DIM).double()
+    every = [*encoder.parameters(), *pool.parameters()]
     tokens = torch.randint(4, WORDS, (4 if lengths is None else len(lengths), 9))
     mask = None if lengths is None else prefix_mask(lengths, 9)
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
 
     def words_and_gradients():
         elements = encoder(tokens, mask)[0]
-        return elements[real], *torch.autograd.grad(total(elements, real), list(encoder.parameters()))
+        pooled = pool(elements, mask)
+        gradients = torch.autograd.grad(total(elements, real) + pooled.sin().sum(), every)
+        return elements[real], pooled, *gradients
 
     fast = words_and_gradients()
-    monkeypatch.setattr(cpu, "can_read", lambda words: False)
+    monkeypatch.setattr(recurrence, "_packs", lambda *given: False)
     torch.testing.assert_close(fast, words_and_gradients(), rtol=1e-11, atol=1e-12)
 
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked
 from vsecore.data.vocabulary import Vocabulary
-from vsecore.encoders import cpu
 from vsecore.encoders.base import TextEncoder, Tokens, WordMask
+from vsecore.recurrence import read
 
 
 class WordEncoder(TextEncoder):
@@ -89,15 +88,8 @@ class GRUEncoder(WordEncoder):
         """Encode captions (C, L), the words of each first and its padding last, which a CPU checks."""
         if mask is not None and mask.device.type == "cpu" and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             raise ValueError("mask has padding before a word: a recurrent network wants the words first")
-        words = self.embedding(tokens)  # (C, L, W)
-        # Half precision, which autocast would choose on a GPU, loses small updates of the state.
-        with torch.autocast(words.device.type, enabled=False):
-            return self._states(words, mask), mask  # (C, L, D)
-
-    def _states(self, words: Tensor, mask: Tensor | None) -> Tensor:
-        """Read word vectors (C, L, W): (C, L, D). The padding comes last, so that it changes no word."""
-        states, _ = self.gru(words)
-        return states
+        networks = (getattr(self, name) for name in self.networks)
+        return read(self.embedding(tokens), mask, *networks), mask  # (C, L, D)
 
 
 class BiGRUEncoder(GRUEncoder):
@@ -109,21 +101,3 @@ class BiGRUEncoder(GRUEncoder):
     networks = ("forwards", "backwards")
     forwards: nn.GRU
     backwards: nn.GRU
-
-    def _states(self, words: Tensor, mask: Tensor | None) -> Tensor:
-        if cpu.can_read(words):
-            return cpu.read_both_ways(words, mask, self.forwards, self.backwards)
-        # Nothing is packed: packing needs the lengths on the CPU, and its backward pass costs more time than
-        # the padding.
-        ahead, _ = self.forwards(words)  # (C, L, D)
-        back, _ = self.backwards(_turned(words, mask))  # (C, L, D)
-        return (ahead + _turned(back, mask)) / 2
-
-
-def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Reverse the words of captions (C, L, W), with the padding still behind them."""
-    if mask is None:
-        return x.flip(1)
-    places = torch.arange(x.shape[1], device=x.device)
-    sources = (mask.sum(1, keepdim=True) - 1 - places).clamp(min=0)  # (C, L)   padding takes any word
-    return x.gather(1, sources.unsqueeze(-1).expand_as(x))

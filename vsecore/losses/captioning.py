@@ -10,7 +10,8 @@ from torch.nn.functional import cross_entropy, dropout
 
 from vsecore.arguments import Count, Shape, Share, checked
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import check_elements, real_first, sorted_mask
+from vsecore.masking import check_elements, count_real, real_first, sorted_mask
+from vsecore.recurrence import read
 
 Words = Annotated[Tensor, Shape("C L", "whole numbers")]
 
@@ -80,12 +81,11 @@ class CaptionDecoder(nn.Module):
         x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0
         mask = sorted_mask(x, mask)
         x = dropout(self.project(x), self.drop, self.training)  # (B, N, H)
-        states, state = self.reader(x)  # (B, N, H), (1, B, H)
-        if mask is not None:
-            last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
-            state = states.gather(1, last).transpose(0, 1)  # (1, B, H)
+        states = read(x, mask, self.reader)  # (B, N, H)
+        last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
+        state = states.gather(1, last).squeeze(1)  # (B, H)
         keys = self.compare_element(states)  # (B, N, H)   the same before every word
-        states, keys, state = states[owner], keys[owner], state[0, owner]  # (C, N, H), (C, N, H), (C, H)
+        states, keys, state = states[owner], keys[owner], state[owner]  # (C, N, H), (C, N, H), (C, H)
         padding = None if mask is None else ~mask[owner].unsqueeze(2)  # (C, N, 1)
         written = []
         for word in self.embedding(tokens[:, :-1]).unbind(1):  # (C, W)

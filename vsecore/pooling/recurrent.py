@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked
-from vsecore.masking import check_elements, count_real, real_first
+from vsecore.masking import check_elements, real_first, sorted_mask
 from vsecore.normalisation import ElementNorm
+from vsecore.recurrence import read_to_end
 
 
 class Seq2SeqPool(nn.Module):
@@ -35,11 +33,8 @@ class Seq2SeqPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
-        ordered, counts = real_first(x, mask), count_real(x, mask)  # (B, N, D), (B,)
-        turned = real_first(x.flip(1), None if mask is None else mask.flip(1))  # (B, N, D)
-        ahead = _last_state(self.forwards, ordered, counts)  # (B, D)
-        back = _last_state(self.backwards, turned, counts)  # (B, D)
-        return ((ahead + back) / 2).to(x.dtype)
+        ends = read_to_end(real_first(x, mask), sorted_mask(x, mask), self.forwards, self.backwards)
+        return ends.to(x.dtype)
 
 
 class GRUPool(nn.Module):
@@ -65,19 +60,7 @@ class GRUPool(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
-        state = _last_state(self.gru, real_first(x, mask), count_real(x, mask)).to(x.dtype)  # (B, D)
+        state = read_to_end(real_first(x, mask), sorted_mask(x, mask), self.gru).to(x.dtype)  # (B, D)
         if self.normalise is not None:
             state = self.normalise(state[:, None])[:, 0]
         return state
-
-
-def _last_state(gru: nn.GRU, x: Tensor, counts: Tensor) -> Tensor:
-    """The state after the last real element, (B, D); the real ones come first.
-
-    With the padding at the end, the network has read all real elements before it meets any. Packing would
-    need the lengths on the CPU, and so wait for a GPU.
-    """
-    weight = cast(Tensor, gru.weight_ih_l0)
-    with torch.autocast(x.device.type, enabled=False):  # in half precision small updates of a state vanish
-        states, _ = gru(x.to(weight.dtype))  # (B, N, D)
-    return states.gather(1, (counts - 1).view(-1, 1, 1).expand(-1, 1, x.shape[2])).squeeze(1)
