@@ -94,7 +94,7 @@ def slides(
 def refresh(
     notebooks: Names = None,
     results: Annotated[
-        bool, typer.Option("--results", help="Only the cells that draw from records: seconds.")
+        bool, typer.Option("--results", help="Only the words, and the cells that draw from records: seconds.")
     ] = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Also record time and memory; on a quiet machine.")

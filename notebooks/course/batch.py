@@ -144,23 +144,36 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
 
 
 def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
-    """Run again only the cells that draw from records (see `results_cells`), and store their outputs."""
+    """Run again only the cells that draw from records (see `results_cells`); words come from the texts.
+
+    All other outputs stay as they are stored, so their cells must have the same code in the text.
+    """
     os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
     for text in _texts(names):
         stored = nbformat.read(ROOT / "notebooks" / f"{text.stem}.ipynb", as_version=4)
+        laid = jupytext.read(text)
+        ran, kept = ([one for one in _code(book) if not _is_result(one)] for book in (stored, laid))
+        if [one.source for one in ran] != [one.source for one in kept]:
+            raise CourseError(f"{text.stem} has new code beside its results: refresh all of it")
+        for old, cell in zip(ran, kept, strict=True):
+            cell.outputs = old.outputs
+        for number, cell in enumerate(laid.cells):
+            cell.id = f"cell-{number:03}"
+        for count, cell in enumerate(_code(laid), 1):
+            cell.execution_count = count
+        stored.cells = laid.cells
         chosen = results_cells(stored)
-        if not chosen:
-            continue
         small = nbformat.v4.new_notebook(cells=copy.deepcopy(chosen), metadata=stored.metadata)
-        NotebookClient(small, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
+        if chosen:
+            NotebookClient(small, resources={"metadata": {"path": str(ROOT / "notebooks")}}).execute()
         for cell, run in zip(chosen, small.cells, strict=True):
-            if RESULTS in cell.metadata.get("tags", ()):
+            if _is_result(cell):
                 cell.outputs = run.outputs
                 for output in cell.outputs:
                     if "execution_count" in output:
                         output.execution_count = cell.execution_count
         if _store(text.stem, json.loads(nbformat.writes(stored))):
-            tell(f"{text.stem}: new results")
+            tell(f"{text.stem}: new words or results")
 
 
 def results_cells(notebook: Any) -> list[Any]:
@@ -169,9 +182,16 @@ def results_cells(notebook: Any) -> list[Any]:
     Training and results are apart: these cells need nothing else of the notebook, and nothing else needs
     them. They carry the tag "nbval-ignore-output" too, so that a new record turns no stored notebook red.
     """
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    results = [cell for cell in code if RESULTS in cell.metadata.get("tags", ())]
-    return [*code[:2], *results] if results else []
+    results = [cell for cell in _code(notebook) if _is_result(cell)]
+    return [*_code(notebook)[:2], *results] if results else []
+
+
+def _code(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def _is_result(cell: Any) -> bool:
+    return RESULTS in cell.metadata.get("tags", ())
 
 
 def _texts(names: Iterable[str]) -> list[Path]:

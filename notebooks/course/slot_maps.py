@@ -95,15 +95,16 @@ def one_at_a_time(
 ) -> Figure:
     """Draw, for the vectors of each side, the rsum with only one of them and without one of them.
 
-    `results` is what is recorded of a system of the first seed, such as "rsum_pictures_only_1", `whole` the
-    rsum of all vectors, and `other` another system's name and rsum, for a second line.
+    `results` is what is recorded of a system by seed, such as "rsum_pictures_only_1", each a dot; `whole` is
+    the rsum of all vectors, and `other` another system's name and rsum, for a second line.
     """
     figure, panels = plt.subplots(1, 2, figsize=(9.2, 3), sharex=True, sharey=True)
     rows = [(way, k) for way in ("only", "without") for k in range(1, 5)]
     for axes, (side, key) in zip(panels, (("pictures", "pictures"), ("captions", "texts")), strict=True):
         for place, (way, k) in enumerate(rows):
-            rsum = results[f"rsum_{key}_{way}_{k}"][0]
-            axes.plot(rsum, place, "o" if way == "only" else "s", color=COLOURS[k - 1])
+            rsums = results[f"rsum_{key}_{way}_{k}"].values()
+            marker = "o" if way == "only" else "s"
+            axes.plot([*rsums], [place] * len(rsums), marker, color=COLOURS[k - 1], alpha=0.6)
         axes.axvline(whole, color="0.3", linestyle=":", label=f"all vectors, {whole:.1f}")
         for name, rsum in other.items():
             axes.axvline(rsum, color=COLOURS[1], linestyle="--", label=f"{name}, {rsum:.1f}")

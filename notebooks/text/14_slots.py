@@ -550,62 +550,72 @@ plots.show(
 # ## Do sets find more than one vector?
 #
 # **What we did.** The recorded trainings answer both questions. They have fifteen epochs, in the world where captions are ambiguous (the
-# `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four, on the same regions and at the same width; each has its own learning rate, chosen on the
-# development split. For DivE a third system is recorded, which leaves out a fifth of the words and regions in training, as the paper does.
+# `ambiguity` of [Sets](13_sets.ipynb)), on regions. VSE++ has one vector, DivE has four. But they differ in more than that. Therefore a third system is
+# DivE with *one* slot and nothing else changed. A fourth is DivE with a fifth of the words and regions left out in training, as in the paper.
+# Each learning rate was chosen on the development split.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-studied = experiments.side_by_side(
-    {
-        "DivE": ("set_similarities", "DivE"),
-        "VSE++": ("set_similarities", "VSE++"),
-        "DivE, a fifth left out": ("set_parts", "a fifth left out"),
-    },
-    "scenes",
-)
-dive, one_vector = studied["DivE"], studied["VSE++"]
+arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE++": "VSE++"}
+arms = {title: ("set_similarities", arm) for title, arm in arms.items()}
+arms["DivE, a fifth left out"] = ("set_parts", "a fifth left out")
+studied = experiments.side_by_side(arms, "scenes")
+dive, one_slot, one_vector, left_out = studied.values()
 plots.show(
     dots.compared(studied, "scenes", None), alt=dots.words_for(studied, "the scenes", None)
 )
-seeds_of, lead = one_vector.results["rsum"].values(), dive.rsum - one_vector.rsum
-lesson.outcome("one seed of DivE, five of VSE++", [len(dive.seeds), len(seeds_of)] == [1, 5])
-lesson.outcome("DivE is 15 to 22 ahead", 15 < lead < 22)
-lesson.outcome("the seeds of VSE++ lie within five", max(seeds_of) - min(seeds_of) < 5)
-leads = [dive.results[way][0] - max(one_vector.results[way].values()) for way in dots.AXES]
-lesson.outcome("it leads in all three measures, before every seed", min(leads) > 2)
-left_out = dive.rsum - studied["DivE, a fifth left out"].rsum
-lesson.outcome("leaving a fifth out costs 40 to 50", 40 < left_out < 50)
+lesson.outcome("five seeds but for one", [len(one.seeds) for one in studied.values()][:3] == [5] * 3)
+ahead, low, high = dots.gap(dive, one_vector)
+lesson.outcome("DivE is 19 above VSE++", 14 < low < 18 < ahead < 20 < high < 24)
+to_one, low, high = dots.gap(dive, one_slot)
+lesson.outcome("in rsum one slot ties with four", -7 < low < to_one < 0 < high < 2)
+losses = [
+    (one_slot.results[way][seed] - one)
+    for way in ("i2t_map_at_r", "t2i_map_at_r")
+    for seed, one in dive.results[way].items()
+]
+lesson.outcome("by mAP@R one slot leads in each seed", min(losses) > 0.5)
+lesson.outcome("by 1.4 and 1.8", [round(np.mean(five), 1) for five in (losses[:5], losses[5:])] == [1.4, 1.8])
+lesson.outcome("leaving a fifth out costs 40 to 50", 40 < dive.rsum - left_out.rsum < 50)
 
 # %% [markdown]
-# **What came out.** DivE reaches 442.1 and VSE++ 423.3, so the set is 19 rsum ahead, and it leads in mAP@R in both directions as well, which counts every
-# true pair. Leaving out a fifth of the input costs 45 rsum here: one lost word can change which pictures a caption is true of, and fifteen epochs
-# are few to make up for it.
+# **What came out.** DivE reaches 442.2 and VSE++ 423.3, so the set is 19 rsum ahead. But DivE with a single slot reaches 444.3. In rsum the two cannot be
+# told apart; in mAP@R, which counts every true pair, one slot leads in each of five seeds, by 1.4 points to text and 1.8 to pictures. Leaving out a fifth
+# of the input costs 45 rsum: one lost word can change which pictures a caption is true of.
 #
-# **How sure we are.** DivE has one seed, and its best learning rate is the highest of those that were tried. The five seeds of VSE++ lie within five rsum of each other,
-# so a lead of 19 is hardly luck; but how large it is, one seed cannot say.
+# **What it means.** The lead over VSE++ does not come from the number of vectors, but from what both DivEs have and VSE++ lacks: slots that attend in
+# rounds, smaller batches with all captions of a picture, and a global feature that is the regions' maximum, where VSE++ takes the mean. (In
+# [Pooling](10_pooling.ipynb), the maximum alone is worth more than 60.) Had we compared DivE with VSE++ only, we would have credited the set.
 #
-# Where does the lead come from? Table 5 of the paper keeps a single vector of each set at search time, or leaves one out, first on
-# the side of the pictures, then on that of the captions; the other side keeps all four. The same for our DivE:
+# **How sure we are.** In the paper (table 4, Flickr30K) four vectors are 8.2 above one. Ours is one small world with five seeds. And sets learn more
+# slowly: the last five epochs still brought DivE 1.2 % of its rsum, and one slot 0.9 %. So a longer training may close the gap.
+#
+# What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, or leaves one out, first on
+# the side of the pictures, then on that of the captions; the other side keeps all four. The same for our five trainings of DivE:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-alone = {name[5:]: seeds[0] for name, seeds in dive.results.items() if "_only_" in name}
-without = [
-    seeds[0] for name, seeds in dive.results.items() if "rsum" in name and "_without_" in name
-]
+alone, without = (
+    {
+        side: np.array([[*dive.results[f"rsum_{side}_{way}_{k}"].values()] for k in range(1, 5)])
+        for side in ("pictures", "texts")  # (K, seeds) each
+    }
+    for way in ("only", "without")
+)
 plots.show(
     slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
-    "each. All lie between VSE++ and the whole set, except for the fourth vector of pictures, which finds far less alone.",
+    "each with a dot for each training. Nearly all lie between VSE++ and the whole set, but in most trainings one vector of pictures finds far less alone.",
 )
-lesson.outcome("the fourth of pictures finds far less alone", alone["pictures_only_4"] < 330)
-lesson.outcome(
-    "every other alone is above VSE++", sorted(alone.values())[1] > one_vector.rsum + 8
-)
-lesson.outcome("none is missed by more than 4", min(without) > dive.rsum - 4)
+weakest = alone["pictures"].min(0)  # (seeds,)
+lesson.outcome("four trainings have a weak vector of pictures", (weakest < 360).sum() == 4)
+lesson.outcome("not always the same", len({*alone["pictures"].argmin(0)}) > 2)
+others = np.sort(alone["pictures"], 0)[1:]
+lesson.outcome("every other is above VSE++", min(others.min(), alone["texts"].min()) > one_vector.rsum)
+lesson.outcome("none is missed", min((dive.rsum - one.mean(1)).max() for one in without.values()) < 3)
 
 # %% [markdown]
-# Look at *only 1* to *only 4*. Seven of the eight vectors, each alone, already stand above VSE++, by 9 to 16 rsum. Leaving any one out costs little more than 3. So most of the lead is in every
-# single vector: training with sets has made better vectors, and at search time the other three add little. Only the fourth vector of pictures finds
-# far less alone, 318. The paper's table 5 has such a vector too, and its authors suppose that it captures "highly ambiguous semantics".
+# Look at *only 1* to *only 4*. Nearly every vector alone already stands above VSE++, and leaving any one out costs hardly anything. So a single vector
+# carries most of what the set knows, as the tie with one slot says too. But in four of five trainings one vector of pictures, not always of the same slot, finds far
+# less alone, 302 to 358. The paper's table 5 has such a vector, and its authors suppose that it captures "highly ambiguous semantics".
 #
 # And the idle slots? In the long training there are none among the captions: each of their four vectors retrieves well alone. So they were a fault of two epochs.
 #
@@ -664,7 +674,7 @@ check("14.explore", (your_expectation, your_finding))
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
 # - Competition does not divide a picture neatly here: one slot takes nearly nine tenths of the cells, and slots overlap as much as without it.
-# - Do sets help? DivE reaches 442.1 where VSE++ has 423.3 (one seed against five), but seven of its eight vectors, each alone, keep half of that lead or nearly.
+# - Do sets help? DivE is 19 rsum above VSE++, but so is DivE with a single slot: here the lead is not owed to the number of vectors.
 #
 # ## Where to read on
 #
