@@ -466,7 +466,7 @@ for other, low, high in ((bl, 9, 22), (by_weight, 8, 15)):
     lesson.outcome("0.2 is ahead in every seed", low < min(ahead) and max(ahead) < high)
 each = experiments.studied("latent_bounds", "scenes")
 between = [round(each[f"η = {bound}"].rsum, 1) for bound in (0.1, 0.15, 0.25)]
-lesson.outcome("other bounds", between == [468.1, 469.1, 461.7])
+lesson.outcome("other bounds", between == [464.3, 469.1, 461.7])
 judged = {one.claim.statement: one.judgement for one in experiments.outcomes("ltd", "scenes")}
 lesson.outcome(
     "two are sure, one is open",
@@ -494,7 +494,7 @@ lesson.outcome(
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few to
-# be sure. Of three other bounds, 0.15 reaches 469.1 and 0.25 reaches 461.7, in five seeds each, and 0.1 reaches 468.1 in one. So the exact bound seems
+# be sure. Of three other bounds, in five seeds each, 0.15 reaches 469.1, 0.1 reaches 464.3, and 0.25 reaches 461.7. So the exact bound seems
 # to matter little, as long as it can be met. All of this is about drawn scenes and short captions, and need not hold for photographs.
 #
 # On the course's scoreboard, InfoNCE with this simple pooling stands near the bottom, and a target lifts it only a few rows:
