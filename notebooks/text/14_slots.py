@@ -563,7 +563,9 @@ dive, one_slot, one_vector, left_out = studied.values()
 plots.show(
     dots.compared(studied, "scenes", None), alt=dots.words_for(studied, "the scenes", None)
 )
-lesson.outcome("five seeds but for one", [len(one.seeds) for one in studied.values()][:3] == [5] * 3)
+lesson.outcome(
+    "five seeds but for one", [len(one.seeds) for one in studied.values()][:3] == [5] * 3
+)
 ahead, low, high = dots.gap(dive, one_vector)
 lesson.outcome("DivE is 19 above VSE++", 14 < low < 18 < ahead < 20 < high < 24)
 to_one, low, high = dots.gap(dive, one_slot)
@@ -574,7 +576,10 @@ losses = [
     for seed, one in dive.results[way].items()
 ]
 lesson.outcome("by mAP@R one slot leads in each seed", min(losses) > 0.5)
-lesson.outcome("by 1.4 and 1.8", [round(np.mean(five), 1) for five in (losses[:5], losses[5:])] == [1.4, 1.8])
+lesson.outcome(
+    "by 1.4 and 1.8",
+    [round(np.mean(five), 1) for five in (losses[:5], losses[5:])] == [1.4, 1.8],
+)
 lesson.outcome("leaving a fifth out costs 40 to 50", 40 < dive.rsum - left_out.rsum < 50)
 
 # %% [markdown]
@@ -595,7 +600,9 @@ lesson.outcome("leaving a fifth out costs 40 to 50", 40 < dive.rsum - left_out.r
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 alone, without = (
     {
-        side: np.array([[*dive.results[f"rsum_{side}_{way}_{k}"].values()] for k in range(1, 5)])
+        side: np.array(
+            [[*dive.results[f"rsum_{side}_{way}_{k}"].values()] for k in range(1, 5)]
+        )
         for side in ("pictures", "texts")  # (K, seeds) each
     }
     for way in ("only", "without")
@@ -609,8 +616,12 @@ weakest = alone["pictures"].min(0)  # (seeds,)
 lesson.outcome("four trainings have a weak vector of pictures", (weakest < 360).sum() == 4)
 lesson.outcome("not always the same", len({*alone["pictures"].argmin(0)}) > 2)
 others = np.sort(alone["pictures"], 0)[1:]
-lesson.outcome("every other is above VSE++", min(others.min(), alone["texts"].min()) > one_vector.rsum)
-lesson.outcome("none is missed", min((dive.rsum - one.mean(1)).max() for one in without.values()) < 3)
+lesson.outcome(
+    "every other is above VSE++", min(others.min(), alone["texts"].min()) > one_vector.rsum
+)
+lesson.outcome(
+    "none is missed", min((dive.rsum - one.mean(1)).max() for one in without.values()) < 3
+)
 
 # %% [markdown]
 # Look at *only 1* to *only 4*. Nearly every vector alone already stands above VSE++, and leaving any one out costs hardly anything. So a single vector
