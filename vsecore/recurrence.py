@@ -16,20 +16,24 @@ from vsecore.masking import count_real, real_first
 
 
 def read(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
-    """Return the states after each element, the mean over the networks: (B, N, D); padding's can be anything.
+    """Return the states after each element, the mean over the networks: (B, N, D); at padding, anything.
 
-    The first network reads the elements (B, N, W) in their order, a second one from the last to the first.
-    Each has one layer, one direction, and biases. On a CPU a second derivative is refused by a RuntimeError.
+    Of each set (N, W) the real elements come first, so that the padding changes none of them. The first
+    network reads them in their order, a second one, if there is one, from the last to the first. Each has one
+    layer, one direction, and biases.
+
+    Raises:
+        RuntimeError: a second derivative is asked for on a CPU, with a mask or two networks.
     """
-    with _single(x):
-        x = x.to(next(networks[0].parameters()).dtype)
+    with _without_autocast(x):
+        x = x.to(networks[0].all_weights[0][0].dtype)
         if _packs(x, mask, networks):
             readings, places, _ = _read_packed(x, mask, networks)
             states = readings.new_zeros(x.shape[0] * x.shape[1], readings.shape[2])  # (B N, D)
             states = states.index_add(0, places, readings.flatten(0, 1), alpha=1 / len(networks))
             return states.view(*x.shape[:2], -1)
-        # Nothing is packed: packing needs the lengths on the CPU, and its backward pass costs more time than
-        # the padding.
+        # Nothing is packed: for the lengths the CPU would wait for the GPU, and the backward pass of packing
+        # costs more time than the padding.
         states, _ = networks[0](x)  # (B, N, D)
         if networks[1:]:
             back, _ = networks[1](_turned(x, mask))  # (B, N, D)
@@ -38,12 +42,12 @@ def read(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
 
 
 def read_to_end(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
-    """Return the state of each network once it has read all elements, the mean over them: (B, D).
+    """Return the mean of the states in which the networks have read all real elements: (B, D).
 
-    As `read`, which this is where only the last state is wanted.
+    Arguments and errors are those of `read`.
     """
-    with _single(x):
-        x = x.to(next(networks[0].parameters()).dtype)
+    with _without_autocast(x):
+        x = x.to(networks[0].all_weights[0][0].dtype)
         if _packs(x, mask, networks):
             readings, _, ends = _read_packed(x, mask, networks)
             return readings.index_select(1, ends).mean(0)  # (B, D)
@@ -52,8 +56,8 @@ def read_to_end(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
         return torch.cat([each.gather(1, last.expand(-1, 1, each.shape[2])) for each in states], 1).mean(1)
 
 
-def _single(x: Tensor) -> torch.autocast:
-    """Leave autocast, since in half precision, its choice on a GPU, small updates of a state are lost."""
+def _without_autocast(x: Tensor) -> torch.autocast:
+    """In half precision, the choice of autocast, small updates of a state would be lost."""
     return torch.autocast(x.device.type, enabled=False)
 
 
@@ -63,9 +67,9 @@ def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _packs(x: Tensor, mask: Tensor | None, networks: tuple[nn.GRU, ...]) -> bool:
-    """Whether to read as on a CPU: not where torch is as quick, one network without padding."""
-    gains = mask is not None or len(networks) > 1
-    return gains and x.device.type == "cpu" and len(x) > 0 and not torch.compiler.is_compiling()
+    """Whether to read as on a CPU: torch is as quick for one network without a mask."""
+    gains = x.device.type == "cpu" and len(x) > 0 and (mask is not None or len(networks) > 1)
+    return gains and not torch.compiler.is_compiling() and not torch.jit.is_tracing()
 
 
 def _read_packed(
@@ -73,7 +77,7 @@ def _read_packed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the states of R networks after all P real elements of the batch, step by step, (R, P, D).
 
-    And each one's place in the flat batch, (R P,), and where in P the last state of each set is, (B,).
+    Returned are also the place of each in the flat batch, (R P,), and the set's last state in P, (B,).
     """
     sets, longest = x.shape[:2]
     lengths, order = count_real(x, mask).sort(descending=True, stable=True)  # (B,) each
@@ -85,7 +89,7 @@ def _read_packed(
     first = order[row] * longest
     places = torch.cat([first + step, first + lengths[row] - 1 - step][: len(networks)])  # (R P,)
     ordered = x.flatten(0, 1).index_select(0, places).unflatten(0, (len(networks), -1))  # (R, P, W)
-    weights = map(torch.stack, zip(*(network.parameters() for network in networks), strict=True))
+    weights = map(torch.stack, zip(*(network.all_weights[0] for network in networks), strict=True))
     readings = _Reading.apply(ordered, [count for count in counts.tolist() if count], *weights)  # (R, P, D)
     ends = (counts.cumsum(0) - counts)[lengths - 1] + torch.arange(sets)  # (B,)   in the order of their size
     return readings, places, ends[order.argsort()]
@@ -113,7 +117,7 @@ class _Reading(torch.autograd.Function):
         state = x.new_zeros(len(x), counts[0], dim)
         of_steps = [each.split(counts, 1) for each in (gates, recalled, states)]
         for gate, recall, after in zip(*of_steps, strict=True):
-            state = state[:, : after.shape[1]]  # (R, c, D)   the shorter captions have ended
+            state = state[:, : after.shape[1]]  # (R, c, D)   the smaller sets have ended
             of_state = torch.baddbmm(bias_state.unsqueeze(1), state, weight_state.mT)  # (R, c, 3D)
             gate[..., : 2 * dim].add_(of_state[..., : 2 * dim]).sigmoid_()
             reset, update, new = gate.split(dim, 2)

@@ -146,7 +146,10 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
 def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
     """Run again only the cells that draw from records (see `results_cells`); words come from the texts.
 
-    All other outputs stay as they are stored, so their cells must have the same code in the text.
+    All other outputs stay as they are stored.
+
+    Raises:
+        CourseError: a notebook's other cells have new code, and must be run.
     """
     os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
     for text in _texts(names):
@@ -159,8 +162,6 @@ def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -
             cell.outputs = old.outputs
         for number, cell in enumerate(laid.cells):
             cell.id = f"cell-{number:03}"
-        for count, cell in enumerate(_code(laid), 1):
-            cell.execution_count = count
         stored.cells = laid.cells
         chosen = results_cells(stored)
         small = nbformat.v4.new_notebook(cells=copy.deepcopy(chosen), metadata=stored.metadata)
@@ -169,9 +170,11 @@ def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -
         for cell, run in zip(chosen, small.cells, strict=True):
             if _is_result(cell):
                 cell.outputs = run.outputs
-                for output in cell.outputs:
-                    if "execution_count" in output:
-                        output.execution_count = cell.execution_count
+        for count, cell in enumerate(_code(laid), 1):
+            cell.execution_count = count
+            for output in cell.outputs:
+                if "execution_count" in output:
+                    output.execution_count = count
         if _store(text.stem, json.loads(nbformat.writes(stored))):
             tell(f"{text.stem}: new words or results")
 

@@ -185,5 +185,5 @@ class like(Check):
 
 
 def divided(right: Callable[..., Any], *counts: float) -> like:
-    """A known mistake: a constant factor is wrong, as it is with a mean in place of a sum."""
+    """A known mistake: the right result divided by a constant, as by a mean in place of a sum."""
     return like(*(lambda *given, count=count: right(*given) / count for count in counts))
