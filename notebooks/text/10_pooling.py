@@ -773,8 +773,8 @@ check("10.break", your_value)
 # ## Results: which pooler is best?
 #
 # The runs above were short. Here the whole system was trained for 15 epochs from five seeds with each pooler and the same loss; each
-# learning rate was chosen on the development split. *Embedding level alone* and *token level alone* are AdPool without the other. *5-max and
-# mean* is the paper's hand-tuned pair, for pictures and captions. *Self-attention* {cite}`wang2020cvse` gives each element one weight, by how
+# learning rate was chosen on the development split. *Embedding level alone* and *token level alone* each keep one of AdPool's levels. *5-max and
+# mean* is the paper's hand-tuned pair, for pictures and for captions. *Self-attention* {cite}`wang2020cvse` gives each element one weight, by how
 # well it agrees with the mean of all.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -816,8 +816,7 @@ lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 # which nothing is learned, comes within 2.2 of it, and GPO within 1.8, an amount that five seeds cannot tell from zero.
 #
 # **What it means.** On these scenes almost all of the gain comes from favouring large values. How the weights are found matters little:
-# either level alone is already 60 above the mean, the embedding level although it learns nothing. To learn their balance brings one point
-# over equal parts. In the paper, on
+# either level alone is already 60 above the mean, even the embedding level, which learns nothing. Learning their balance adds a point. In the paper, on
 # photographs, AdPool is ahead of the mean by 7.8, of GPO by 4.0 and of the hand-tuned pair by 7.6 (tables 3 and 4).
 #
 # **How sure we are.** Five seeds, but one small drawn world. On the photographs of Flickr8k, three seeds put AdPool 8 above

@@ -549,10 +549,10 @@ plots.show(
 #
 # ## Do sets find more than one vector?
 #
-# **What we did.** The recorded trainings answer both questions. They have fifteen epochs, in the world where captions are ambiguous (the
-# `ambiguity` of [Sets](13_sets.ipynb)), on regions. VSE++ has one vector, DivE has four. But they differ in more than that. Therefore a third system is
-# DivE with *one* slot and nothing else changed. A fourth is DivE with a fifth of the words and regions left out in training, as in the paper.
-# Each learning rate was chosen on the development split.
+# **What we did.** The recorded trainings answer both questions. They use regions and fifteen epochs, in the world where captions are ambiguous
+# (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so a third system is DivE with
+# *one* slot. A fourth is DivE with a fifth of the words and regions left out in training, as in the paper. Each learning rate was chosen on
+# the development split.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE++": "VSE++"}
@@ -583,16 +583,16 @@ lesson.outcome(
 lesson.outcome("leaving a fifth out costs 40 to 50", 40 < dive.rsum - left_out.rsum < 50)
 
 # %% [markdown]
-# **What came out.** DivE reaches 442.2 and VSE++ 423.3, so the set is 19 rsum ahead. But DivE with a single slot reaches 444.3. In rsum the two cannot be
-# told apart; in mAP@R, which counts every true pair, one slot leads in each of five seeds, by 1.4 points to text and 1.8 to pictures. Leaving out a fifth
-# of the input costs 45 rsum: one lost word can change which pictures a caption is true of.
+# **What came out.** DivE reaches 442.2 and VSE++ 423.3, so the set is 19 rsum ahead. But DivE with a single slot reaches 444.3. In rsum the two
+# cannot be told apart; in mAP@R, which counts every true pair, one slot leads in each of five seeds, by 1.4 points to text and 1.8 to pictures.
+# Leaving out a fifth of the input costs 45 rsum (one seed), perhaps because one lost word can change which pictures a caption is true of.
 #
-# **What it means.** The lead over VSE++ does not come from the number of vectors, but from what both DivEs have and VSE++ lacks: slots that attend in
-# rounds, smaller batches with all captions of a picture, and a global feature that is the regions' maximum, where VSE++ takes the mean. (In
-# [Pooling](10_pooling.ipynb), the maximum alone is worth more than 60.) Had we compared DivE with VSE++ only, we would have credited the set.
+# **What it means.** The lead over VSE++ needs no second vector, so something else that both DivEs have brings it. We have not tested what: slots
+# that attend in rounds, batches of fewer pictures with all their captions, or a global feature that is the regions' maximum, where VSE++ takes
+# the mean. (In [Pooling](10_pooling.ipynb), the maximum mattered most.) Had we compared DivE with VSE++ only, we would have credited the set.
 #
-# **How sure we are.** In the paper (table 4, Flickr30K) four vectors are 8.2 above one. Ours is one small world with five seeds. And sets learn more
-# slowly: the last five epochs still brought DivE 1.2 % of its rsum, and one slot 0.9 %. So a longer training may close the gap.
+# **How sure we are.** In the paper (table 4, Flickr30K) four vectors are 8.2 above one; it prints the same for one round. Ours is one small world. In
+# the last five epochs DivE still gained 1.2 %, and one slot 0.9 %, so a longer training may change the order.
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, or leaves one out, first on
 # the side of the pictures, then on that of the captions; the other side keeps all four. The same for our five trainings of DivE:
@@ -610,7 +610,7 @@ alone, without = (
 plots.show(
     slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
-    "each with a dot for each training. Nearly all lie between VSE++ and the whole set, but in most trainings one vector of pictures finds far less alone.",
+    "each with a dot for each training. All but four lie above VSE++, most near the whole set. The four are single vectors of pictures, one each in four trainings.",
 )
 weakest = alone["pictures"].min(0)  # (seeds,)
 lesson.outcome("four trainings have a weak vector of pictures", (weakest < 360).sum() == 4)
@@ -625,10 +625,10 @@ lesson.outcome(
 
 # %% [markdown]
 # Look at *only 1* to *only 4*. Nearly every vector alone already stands above VSE++, and leaving any one out costs hardly anything. So a single vector
-# carries most of what the set knows, as the tie with one slot says too. But in four of five trainings one vector of pictures, not always of the same slot, finds far
+# carries most of what the set knows, which fits the tie with one slot. But in four of five trainings one picture vector, not always the same slot's, finds far
 # less alone, 302 to 358. The paper's table 5 has such a vector, and its authors suppose that it captures "highly ambiguous semantics".
 #
-# And the idle slots? In the long training there are none among the captions: each of their four vectors retrieves well alone. So they were a fault of two epochs.
+# And the idle slots? In the long trainings there are none among the captions: each of their four vectors retrieves well alone. So two epochs were probably too few.
 #
 # ## An experiment of your own
 #
@@ -685,7 +685,7 @@ check("14.explore", (your_expectation, your_finding))
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
 # - Competition does not divide a picture neatly here: one slot takes nearly nine tenths of the cells, and slots overlap as much as without it.
-# - Do sets help? DivE is 19 rsum above VSE++, but so is DivE with a single slot: here the lead is not owed to the number of vectors.
+# - Do sets help? DivE is 19 rsum above VSE++, but a single slot is 21 above: here more vectors do not help.
 #
 # ## Where to read on
 #

@@ -494,8 +494,8 @@ lesson.outcome(
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few to
-# be sure. Of three other bounds, in five seeds each, 0.15 reaches 469.1, 0.1 reaches 464.3, and 0.25 reaches 461.7. So the exact bound seems
-# to matter little, as long as it can be met. All of this is about drawn scenes and short captions, and need not hold for photographs.
+# be sure. Of three other bounds, in five seeds each, 0.15 reaches 469.1, 0.1 reaches 464.3, and 0.25 reaches 461.7. So the bound matters
+# somewhat, even among those that can be met. All of this is about drawn scenes and short captions, and need not hold for photographs.
 #
 # On the course's scoreboard, InfoNCE with this simple pooling stands near the bottom, and a target lifts it only a few rows:
 
