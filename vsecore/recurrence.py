@@ -77,7 +77,7 @@ def _read_packed(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the states of R networks after all P real elements of the batch, step by step, (R, P, D).
 
-    Returned are also the place of each in the flat batch, (R P,), and the set's last state in P, (B,).
+    Returned are also the place of each in the flat batch, (R P,), and where in P a set's last state is, (B,).
     """
     sets, longest = x.shape[:2]
     lengths, order = count_real(x, mask).sort(descending=True, stable=True)  # (B,) each
