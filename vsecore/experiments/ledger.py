@@ -16,7 +16,7 @@ from vsecore.experiments.claims import EARLY, PASSED, RETRIEVAL, SUBJECTS
 from vsecore.experiments.experiment import Experiment, System, get_experiment, only_recipe, title_of
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
-from vsecore.experiments.scales import Scale, changes_of
+from vsecore.experiments.scales import Scale, changes_of, collection_of
 from vsecore.experiments.set_vectors import lost
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
@@ -122,12 +122,12 @@ def study(
     world = worlds.most_common(1)[0][0]
     wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
     entries = records.find(folder, data=world) if folder.is_dir() else []
-    found = _read(wanted, data, features, scale, entries)
+    found = _read(wanted, world, features, scale, entries)
     shared = _shared(found[1])
     if all(_has(entry, shared) for entry in found[1]):
         return found
     entries = [entry for entry in entries if entry.name == BASELINE or _has(entry, shared)]
-    return _read(wanted, data, features, scale, entries)
+    return _read(wanted, world, features, scale, entries)
 
 
 def epochs_to_pass(system: Studied, baseline: Studied, measure: str = "rsum") -> dict[int, int | None]:
@@ -203,7 +203,7 @@ def _read(
                 )
                 for one in planned
             ]
-            baseline = _baseline(own, entries, RETRIEVAL.measures_on(data))
+            baseline = _baseline(own, entries, RETRIEVAL.measures_on(collection_of(data)))
             found[called] = Studied(arm, trainings, _by_seed(own), baseline, title)
     return found, list(used.values())
 

@@ -44,7 +44,7 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
     from one seed; the other seeds follow. An arm whose negatives are mined lacks what its miner lacks, and an
     ensemble all its members, whose runs may still be kept.
     """
-    changes, lacks = changes_of("fair", data), dict[tuple[str, int], str]()
+    changes, lacks = changes_of("fair", experiment.data_named(data)), dict[tuple[str, int], str]()
     recorded = {(entry.name, entry.config_hash, entry.seed): entry.metrics.keys() for entry in entries}
 
     def recipe_of(system: System) -> Recipe:

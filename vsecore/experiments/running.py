@@ -25,7 +25,7 @@ from vsecore.experiments import tuning
 from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
 from vsecore.experiments.references import mine_for, record_references, truth_of
-from vsecore.experiments.scales import WORLDS, Scale, changes_of, collection_of
+from vsecore.experiments.scales import WORLDS, Scale, changes_of
 from vsecore.experiments.watching import Watch, observe_losses, observe_negatives
 from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
@@ -149,7 +149,7 @@ class _Runner:
         self.with_targets = cache(lambda kind: with_targets(self.opened(kind)))
         first = self.opened(settings.features or experiment.features)
         self.data, self.features = first.name, first.feature_kind
-        self.changes = {**changes_of(settings.scale, collection_of(self.data)), **settings.changes}
+        self.changes = {**changes_of(settings.scale, self.data), **settings.changes}
         several = {arm for arm in experiment.arms if len(experiment.systems(arm, experiment.features)) > 1}
         self.used_again = {  # systems that mine, or are members of an ensemble: their runs stay
             recipe
