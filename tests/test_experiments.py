@@ -26,7 +26,6 @@ from vsecore.experiments import (
     Arm,
     Experiment,
     claims,
-    collection_of,
     recording,
     run,
     running,
@@ -45,7 +44,7 @@ from vsecore.experiments.printed import (
 )
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
-from vsecore.experiments.scales import FOR_SMALL
+from vsecore.experiments.scales import FOR_SMALL, changes_of
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, Training, get
 from vsecore.training import fit, score_split
@@ -351,7 +350,7 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
 def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     stored = records.find(RESULTS)
     for data in {entry.data["name"] for entry in stored}:
-        changes, lesson = FAIR_SCALE[collection_of(data)], LESSON_SCALE[collection_of(data)]
+        changes, lesson = (changes_of(scale, data) for scale in ("fair", "lesson"))
         entries = [entry for entry in stored if entry.data["name"] == data]
         titles = {(BASELINE, ""), (ORACLE, "")}
 

@@ -549,53 +549,54 @@ plots.show(
 #
 # ## Do sets find more than one vector?
 #
-# **What we did.** The recorded trainings answer both questions. They use regions and fifteen epochs, in the world where captions are ambiguous
-# (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so a third system is DivE with
-# *one* slot. A fourth is DivE with a fifth of the words and regions left out in training, as in the paper. Each learning rate was chosen on
-# the development split.
+# **What we did.** The recorded trainings answer both questions. They use regions and twenty epochs, in the world where captions are ambiguous
+# (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so two further systems have one
+# vector too: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see [Pooling](10_pooling.ipynb)). A fifth system is DivE with a fifth of
+# the words and regions left out in training, as in the paper. Each learning rate was chosen on the development split.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE++": "VSE++"}
+arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE∞": "VSE∞", "VSE++": "VSE++"}
 arms = {title: ("set_similarities", arm) for title, arm in arms.items()}
 arms["DivE, a fifth left out"] = ("set_parts", "a fifth left out")
 studied = experiments.side_by_side(arms, "scenes")
-dive, one_slot, one_vector, left_out = studied.values()
+dive, one_slot, learned_pool, one_vector, left_out = studied.values()
 plots.show(
     dots.compared(studied, "scenes", None), alt=dots.words_for(studied, "the scenes", None)
 )
 lesson.outcome(
-    "five seeds but for one", [len(one.seeds) for one in studied.values()][:3] == [5] * 3
+    "five seeds but for one", [len(one.seeds) for one in studied.values()][:4] == [5] * 4
 )
 ahead, low, high = dots.gap(dive, one_vector)
-lesson.outcome("DivE is 19 above VSE++", 14 < low < 18 < ahead < 20 < high < 24)
+lesson.outcome("DivE is 24 above VSE++", 20 < low < 23 < ahead < 25 < high < 28)
 to_one, low, high = dots.gap(dive, one_slot)
-lesson.outcome("in rsum one slot ties with four", -7 < low < to_one < 0 < high < 2)
+lesson.outcome("one slot is 5 above four", -10 < low < to_one < -4 < high < 0)
 losses = [
     (one_slot.results[way][seed] - one)
     for way in ("i2t_map_at_r", "t2i_map_at_r")
     for seed, one in dive.results[way].items()
 ]
-lesson.outcome("by mAP@R one slot leads in each seed", min(losses) > 0.5)
+lesson.outcome("by mAP@R one slot leads in each seed", min(losses) > 0.4)
 lesson.outcome(
-    "by 1.4 and 1.8",
-    [round(np.mean(five), 1) for five in (losses[:5], losses[5:])] == [1.4, 1.8],
+    "by 0.7 and 1.7",
+    [round(np.mean(five), 1) for five in (losses[:5], losses[5:])] == [0.7, 1.7],
 )
 curves = [np.mean(one.trainings[0].curves, 0) for one in (dive, one_slot)]  # (epochs,) each
-late = [round(100 * (1 - curve[:10].max() / curve.max()), 1) for curve in curves]
-lesson.outcome("the last five epochs brought 1.2 and 0.9 %", late == [1.2, 0.9])
-lesson.outcome("leaving a fifth out costs 40 to 50", 40 < dive.rsum - left_out.rsum < 50)
+late = [100 * (1 - curve[:15].max() / curve.max()) for curve in curves]
+lesson.outcome("the last five epochs brought less than 0.7 %", max(late) < 0.7)
+lesson.outcome("leaving a fifth out costs 33", 30 < dive.rsum - left_out.rsum < 36)
+lesson.outcome("VSE∞ is 13 above DivE", 10 < -dots.gap(dive, learned_pool)[0] < 16)
 
 # %% [markdown]
-# **What came out.** DivE reaches 442.2 and VSE++ 423.3, so the set is 19 rsum ahead. But DivE with a single slot reaches 444.3. In rsum the two
-# cannot be told apart; in mAP@R, which counts every true pair, one slot leads in each of five seeds, by 1.4 points to text and 1.8 to pictures.
-# Leaving out a fifth of the input costs 45 rsum (one seed), perhaps because one lost word can change which pictures a caption is true of.
+# **What came out.** DivE reaches 446.6 and VSE++ 422.5, so the set is 24 rsum ahead. But DivE with a single slot reaches 451.4, and VSE∞ reaches 459.2.
+# One slot is ahead of four in each of five seeds, by 2 to 10 rsum, and in mAP@R, which counts every true pair, by 0.7 points to text and 1.7 to
+# pictures. Leaving out a fifth of the input costs 33 rsum (one seed), perhaps because one lost word can change which pictures a caption is true of.
 #
-# **What it means.** The lead over VSE++ needs no second vector, so something else that both DivEs have brings it. We have not tested what: slots
-# that attend in rounds, batches of fewer pictures with all their captions, or a global feature that is the regions' maximum, where VSE++ takes
-# the mean. (In [Pooling](10_pooling.ipynb), the maximum mattered most.) Had we compared DivE with VSE++ only, we would have credited the set.
+# **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with another pool (and a little weight decay), and this alone brings more
+# than a set does. DivE changes the pool too: its global feature is the regions' maximum, where VSE++ takes the mean. (In [Pooling](10_pooling.ipynb),
+# favouring large values mattered most as well.) Had we compared DivE with VSE++ only, we would have credited the set.
 #
-# **How sure we are.** In the paper (table 4, Flickr30K) four vectors are 8.2 above one; it prints the same for one round. Ours is one small world. In
-# the last five epochs DivE still gained 1.2 %, and one slot 0.9 %, so a longer training may change the order.
+# **How sure we are.** In the paper, four vectors are 8.2 above one (table 4, Flickr30K), and DivE is above VSE∞ (tables 1 and 2). Ours is one small
+# world, but the trainings are nearly complete: the last five epochs brought either DivE less than 0.7 %.
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, or leaves one out, first on
 # the side of the pictures, then on that of the captions; the other side keeps all four. The same for our five trainings of DivE:
@@ -613,10 +614,12 @@ alone, without = (
 plots.show(
     slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
-    "each with a dot for each training. All but four lie above VSE++, most near the whole set. The four are single vectors of pictures, one each in four trainings.",
+    "each with a dot for each training. All but five lie above VSE++, most near the whole set. The five are single vectors of pictures, one in each training.",
 )
 weakest = alone["pictures"].min(0)  # (seeds,)
-lesson.outcome("four trainings have a weak vector of pictures", (weakest < 360).sum() == 4)
+lesson.outcome(
+    "each training has a weak vector of pictures", 320 < weakest.min() <= weakest.max() < 380
+)
 lesson.outcome("not always the same", len({*alone["pictures"].argmin(0)}) > 2)
 others = np.sort(alone["pictures"], 0)[1:]
 lesson.outcome(
@@ -628,8 +631,8 @@ lesson.outcome(
 
 # %% [markdown]
 # Look at *only 1* to *only 4*. Nearly every vector alone already stands above VSE++, and leaving any one out costs hardly anything. So a single vector
-# carries most of what the set knows, which fits the tie with one slot. But in four of five trainings one picture vector, not always the same slot's, finds far
-# less alone, 302 to 358. The paper's table 5 has such a vector, and its authors suppose that it captures "highly ambiguous semantics".
+# carries most of what the set knows, and one slot does well. But in each of five trainings one picture vector, not always the same slot's, finds far
+# less alone, 327 to 372. The paper's table 5 has such a vector, and its authors suppose that it captures "highly ambiguous semantics".
 #
 # And the idle slots? In the long trainings there are none among the captions: each of their four vectors retrieves well alone. So two epochs were probably too few.
 #
@@ -688,7 +691,7 @@ check("14.explore", (your_expectation, your_finding))
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
 # - Competition does not divide a picture neatly here: one slot takes nearly nine tenths of the cells, and slots overlap as much as without it.
-# - Do sets help? DivE is 19 rsum above VSE++, but a single slot is 21 above: here more vectors do not help.
+# - Do sets help? DivE is 24 rsum above VSE++, but one slot is 29 above and VSE∞ 37: here more vectors do not help.
 #
 # ## Where to read on
 #
