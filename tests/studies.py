@@ -5,10 +5,10 @@ from functools import cache
 
 from small import SMALL as SCALE
 from vsecore import records
-from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, tuning
+from vsecore.experiments import EXPERIMENTS, tuning
 from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.references import BASELINE
-from vsecore.experiments.scales import collection_of
+from vsecore.experiments.scales import changes_of, collection_of
 
 SMALL = SCALE | {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 2}  # a training takes a second
 SIX = {"dim": 8, "text.encoder.word_dim": 4, "training.epochs": 6}  # not a recipe's full length
@@ -51,7 +51,7 @@ def _trained(experiment, arm, features, data, rate):
 
     def recipe_of(candidates):
         chosen = rate if candidates.recipes == system.recipes else tuning.best(RATES)
-        return tuning.at_rate(candidates.recipes[0], FAIR_SCALE[data], chosen)
+        return tuning.at_rate(candidates.recipes[0], changes_of("fair", experiment.data_named(data)), chosen)
 
     (training,) = experiment.trainings(arm, features, recipe_of)
     return training.recipe, training.digest

@@ -512,8 +512,8 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 # variance. The sets of captions are narrowest under match probability, as on the circle. But narrow is not bad and wide is not good: a vector that never learns need not stay near the others. The main result of this table is
 # that sets have no clear lead. Four vectors do not find reliably more than one, although captions here fit ten pictures and more.
 #
-# Three epochs are short. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows recorded trainings of twenty epochs, two of
-# them DivE with four slots and with one.
+# Three epochs are short. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows recorded trainings of twenty epochs, among
+# them DivE with four vectors and with one.
 #
 # ## Break it: heads that begin alike
 #
@@ -683,7 +683,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
 # - Do sets help? In our short training, four vectors reach an rsum of 213 at best and one vector 218, although the captions fit ten pictures
-#   and more. With twenty epochs, in the next notebook, a single slot ends ahead of four.
+#   and more. With twenty epochs, in the next notebook, DivE with a single vector ends ahead of DivE with four.
 #
 # ## Where to read on
 #

@@ -207,7 +207,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 #
 # **How sure we are.** Five seeds, one small drawn world, and exact boxes in place of a detector's. An order on photographs may differ. Five
 # of the thirteen have no row. AOQ and DivE are trained in other worlds, whose sums must not be compared with these; PVSE and PCME
-# are only sketched in [Sets](13_sets.ipynb); VSE∞ is trained on grid cells (506.9; 2AD: 509.0).
+# are only sketched in [Sets](13_sets.ipynb); in this world VSE∞ is trained on grid cells only (506.9; 2AD: 509.0).
 #
 # ## Do ideas add up?
 #

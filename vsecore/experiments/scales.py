@@ -27,9 +27,9 @@ ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
 
 Scale = Literal["paper", "fair", "lesson"]
 """At the scale of the paper, recipes have their own width, epochs and learning rate. Fair trainings may be
-judged: each system has a learning rate of its own (see `tuning`), and all have the same width and number of
-epochs; `gates` asks whether they were enough. A lesson takes minutes, and so it ranks the systems by how fast
-they learn."""
+judged: each system has a learning rate of its own (see `tuning`), and all in a world have the same width and
+number of epochs; `gates` asks whether they were enough. A lesson takes minutes, and so it ranks the systems
+by how fast they learn."""
 
 LESSON_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {
@@ -71,7 +71,7 @@ FAIR_SCALE: dict[str, dict[str, Any]] = {
 """Changes that give each system long enough for most to level off, with a schedule that ends low. Lists of
 mined negatives shrink with the training set: see `at_scale`."""
 FAIR_SCALE["scenes_ambiguous"] = FAIR_SCALE["scenes"] | {"training.epochs": 20}
-"""Sets learn longer: of their rsum, the last five of 15 epochs still brought more than 1 %."""
+"""Sets learn longer: the last five of 15 epochs still raised the rsum of four slots on dev by 1.2 %."""
 
 
 FOR_SMALL = ("narrow", "small_batches", "whole_rate", "later_hardest", "whole_input", "small_decoder")
@@ -98,7 +98,7 @@ def changes_of(scale: Scale, data: str) -> dict[str, Any]:
     if scale == "paper":
         return {}  # but see `as_printed`
     changes = FAIR_SCALE if scale == "fair" else LESSON_SCALE
-    return changes.get(data) or changes.get(collection_of(data)) or changes["flickr8k"]
+    return next(changes[one] for one in (data, collection_of(data), "flickr8k") if one in changes)
 
 
 def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
