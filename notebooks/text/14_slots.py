@@ -603,7 +603,7 @@ lesson.outcome("VSE∞ is 13 above DivE", 10 < -dots.gap(dive, learned_pool)[0] 
 #
 # **How sure we are.** In the paper, four vectors are 8.2 above one (table 4, Flickr30K; it prints the same sum for one round, so one of the two may be a
 # misprint), and DivE is 2.7 above VSE∞ there. Ours is one small world. The four systems with five seeds have levelled off: the last five of twenty
-# epochs raised none of them by 0.7 % on the development split.
+# epochs raised none of them by as much as 0.7 % on the development split.
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, or leaves one out, first on
 # the side of the pictures, then on that of the captions; the other side keeps all four. The same for our five trainings of DivE:
