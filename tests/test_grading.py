@@ -241,6 +241,9 @@ def test_whose_process_is_ended_is_tried_once_more_and_told(tmp_path, monkeypatc
     assert "ended twice" in results["bad"].notebooks[0].troubles[0]
     assert not results["cem"].notebooks[0].troubles
     assert work.known(works[0]) == results["anna"] and work.known(replace(works[0], seconds=61)) is None
+    monkeypatch.setattr(work, "PACKAGE", tmp_path, raising=False)
+    now = work.Work("anna", works[0].place, works[0].notebooks, "smoke", 60, ())
+    assert work.known(now) is None, "the code that judges has changed"
     path = works[0].place / work.MARKS
     path.write_text(path.read_text()[:-5])
     assert work.known(works[0]) is None, "what is damaged is marked again"
