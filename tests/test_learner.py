@@ -72,12 +72,12 @@ def test_an_older_copy_is_brought_up_to_date_only_if_nobody_worked_in_it(folder)
     assert paths[0].read_bytes() == mine and b"What stood here before." not in paths[1].read_bytes()
 
 
-@pytest.mark.parametrize("content", ["no notebook at all", "[]", '{"cells": [{}], "metadata": {}}'])
+@pytest.mark.parametrize("content", [b"\xff", b"no notebook", b"[]", b'{"cells": [{}], "metadata": {}}'])
 def test_a_file_that_is_not_ours_stays(content, tmp_path):
     path = tmp_path / FIRST.name
-    path.write_text(content)
+    path.write_bytes(content)
     assert write_learner_copies(["00"], tmp_path) == {path: Fate.BEHIND}
-    assert path.read_text() == content
+    assert path.read_bytes() == content
 
 
 def test_the_package_that_is_handed_out_has_no_answers_in_it(tmp_path):
@@ -85,6 +85,9 @@ def test_the_package_that_is_handed_out_has_no_answers_in_it(tmp_path):
         names = package.namelist() + [path.as_posix() for path in tmp_path.rglob("*")]
     assert (tmp_path / "course" / "checks" / "__init__.py").is_file()
     assert not any("answers" in name or "tests/" in name or name.endswith(".ipynb") for name in names)
+    (tmp_path / "course" / "grading" / "copies.py").unlink()  # somebody's own folder
+    with pytest.raises(FileExistsError, match="--out"):
+        write_package(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -77,13 +77,13 @@ def write_learner_copies(
         fates[path] = _fate(path, one.metadata["vsecore"], force)
         text = nbformat.writes(one) + "\n"
         if fates[path] in (Fate.KEPT, Fate.BEHIND):
-            was = path.read_text(encoding="utf-8")
+            was = path.read_text(encoding="utf-8", errors="surrogateescape")
             text = renewed(was)
             if text == was:
                 continue
         if fates[path] is not Fate.CURRENT:
-            with write_atomically(path, "w") as file:
-                file.write(text)
+            with write_atomically(path) as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
     return fates
 
 
@@ -193,7 +193,9 @@ def write_package(folder: Path) -> Path:
     """Write ``vsecore`` as a file that pip installs, and the folder ``course``: no tests, no notebooks."""
     from hatchling.builders.wheel import WheelBuilder
 
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.rmtree(folder / "course", ignore_errors=True)  # an older one may have modules that are gone
-    shutil.copytree(Path(__file__).parents[1], folder / "course", ignore=ignored)
+    source, target = Path(__file__).parents[1], folder / "course"
+    if target.exists() and (target.samefile(source) or not (target / "grading" / "copies.py").is_file()):
+        raise FileExistsError(f"{target} is not an older copy of the course: name another folder with --out")
+    shutil.rmtree(target, ignore_errors=True)  # an older one may have modules that are gone
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
