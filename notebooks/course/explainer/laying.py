@@ -7,6 +7,7 @@ draws stands in `page`.
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 import shutil
@@ -116,7 +117,7 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
     if run.data["name"] != "scenes":
         raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
     test = scenes.load(train=1, dev=1, features=recipe.features).test
-    content = exported(run.model.cpu(), recipe, run.tokenizer, test, name)
+    content = exported(copy.deepcopy(run.model).cpu(), recipe, run.tokenizer, test, name)
     folder = (paths.ROOT if paths.is_checkout() else Path().absolute()) / "build" / "explainer"
     if _outdated(folder):
         lay_explainer(folder)

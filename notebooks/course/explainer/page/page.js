@@ -160,7 +160,7 @@
 
     replaced(word, other) {
       let at = 0;
-      return this.state.text.replace(/[\p{L}\p{N}_'’]+/gu, (one) => ((at += 1) === this.state.word && one.toLowerCase() === word ? other : one));
+      return this.state.text.replace(/[\p{L}\p{N}_'’]+/gu, (one) => ((at += tokenize(one).length) === this.state.word && one.toLowerCase() === word ? other : one));
     }
 
     remark(shown) {
