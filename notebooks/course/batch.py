@@ -14,9 +14,9 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,14 @@ def run(
 
     # The longest first: started last, it would still run when the others are done.
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
-    with ThreadPoolExecutor(at_once) as pool:
+    with ThreadPoolExecutor(at_once) as pool, _ending_with_us():
         order = sorted(paths, key=lambda path: costs.get(path.stem, 0.0), reverse=at_once > 1)
         begun = [pool.submit(run_one, path) for path in order]
         try:
             for one in begun:
                 one.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
@@ -126,7 +126,8 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
         # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
         jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
-        seconds, megabytes = _execute(command, output, one_thread(os.environ))
+        with _ending_with_us():
+            seconds, megabytes = _execute(command, output, one_thread(os.environ))
         tell(f"  {seconds:.0f} s, {megabytes:.0f} MB")
         _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
         if cost:
@@ -248,6 +249,19 @@ def _steady(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+
+
+@contextmanager
+def _ending_with_us() -> Iterator[None]:
+    """If we are told to end, end the notebooks that run too: they would go on, on all cores."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            for child in psutil.Process().children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    child.terminate()
+        raise
 
 
 def _execute(
