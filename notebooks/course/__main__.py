@@ -140,6 +140,8 @@ def learner(
     check_writable("--out", folder)
     if package and folder.resolve() == LEARNER_FOLDER:
         raise ValueError("--package is for copies that are handed out: name their folder with --out")
+    if otter and (package or force or not solutions):
+        raise ValueError("--otter writes assignments: leave out --package, --force and --no-solutions")
     if otter:
         for path in write_assignments(notebooks or (), folder):
             typer.echo(f'otter assign "{path}" "{path.with_suffix("")}"')

@@ -40,7 +40,7 @@ def agrees(made: Any, expected: Any, tolerance: float = 1e-5) -> bool:
         )
     if expected is None or isinstance(expected, str | bool):
         return bool(made == expected)
-    return abs(float(made) - expected) <= tolerance
+    return bool(np.isclose(float(made), expected, 0, tolerance, equal_nan=True))
 
 
 class Compared(Check):
