@@ -1,11 +1,15 @@
 """SGRAF against the papers' equations, pair by pair and word by word."""
 
+import numpy as np
 import pytest
 import torch
 
+from small import recipe, small_data, train
 from test_similarities import LEARNED, both
 from vsecore import similarity
 from vsecore.embedding import unit
+from vsecore.mining import mine
+from vsecore.scoring import evaluate_split
 from vsecore.similarity import SIMILARITIES, fragments
 from vsecore.similarity.fragments import Memory
 
@@ -93,6 +97,7 @@ def test_in_training_the_gate_is_normalised_for_each_caption_and_the_averages_mo
     for kept in (2**25, 0):  # 0: each block is computed twice
         monkeypatch.setitem(fragments.MEMORY, "cpu", Memory(1, kept))
         monkeypatch.setattr(similarity.alignments, "MEMORY", fragments.MEMORY)
+        torch.testing.assert_close(module.pairs(v, t[:3]), wanted.diagonal())
         module.norm.reset_running_stats()
         scores = module(v.map(lambda x: x.clone().requires_grad_() if x.is_floating_point() else x), t)
         torch.testing.assert_close(scores, wanted)
@@ -109,3 +114,11 @@ def test_all_weights_learn(name):
         # Not what a softmax or batch norm takes away again: one number that is added to all it reads.
         if not weights.startswith("key") and not weights.endswith(("weight.bias", "gate.bias")):
             assert tensor.grad.abs().any(), weights
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_what_a_training_says_of_an_epoch_is_what_its_weights_give(name):
+    run, split = train(recipe("sgraf_grid_gru", similarity=name, training__epochs=1)), small_data().dev
+    assert run.best["rsum"] == evaluate_split(run.model, split, run.tokenizer)["rsum"]
+    mined = [mine(run.model.train(mode), split, run.tokenizer, 5, 5).texts for mode in (True, False)]
+    assert np.array_equal(*mined)

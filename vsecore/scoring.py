@@ -58,7 +58,8 @@ def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int =
 @torch.inference_mode()
 def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
     """Compare embedded pictures with embedded captions, in blocks on the model's device: (Ni, Nc)."""
-    device = next(model.parameters()).device
+    was_training, device = model.training, next(model.parameters()).device
+    model.eval()  # a similarity may drop out and normalise over its batch too: SGRAF's do
     rows, columns = model.block
     scores = torch.empty(len(v), len(t))
     for left in range(0, len(t), columns):
@@ -66,6 +67,7 @@ def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
         for top in range(0, len(v), rows):
             block = model.scores(v[top : top + rows].to(device), captions)
             scores[top : top + rows, left : left + columns] = block
+    model.train(was_training)
     return scores
 
 

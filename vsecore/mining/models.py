@@ -72,6 +72,8 @@ def mine(
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder, "is mining into", wait=False))
             state = MiningState(folder / STATE, identity)
+        stack.callback(model.train, model.training)
+        model.eval()
         search = _search(model, split, tokens, pairs, kept)
         if state is not None:
             state.resume(search)

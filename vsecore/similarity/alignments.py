@@ -73,6 +73,11 @@ class _Alignments(Similarity):
         with torch.autocast(pictures.elements.device.type, enabled=False):
             return self._compare(pictures, captions)
 
+    def pairs(self, v: Embedding, t: Embedding) -> Tensor:
+        if len(v) != len(t):
+            raise ValueError(f"v and t have {len(v)} and {len(t)} rows: they must have the same number")
+        return self(v, t).diagonal()  # in training, a pair alone would be normalised by itself
+
     def _compare(self, pictures: Fragments, captions: Fragments) -> Tensor:
         (k, _, dim), q = pictures.elements.shape, len(captions.elements)
         if not k or not q:
