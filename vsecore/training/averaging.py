@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import cast
 
-from torch import device, nn
+from torch import Tensor, device, nn
 from torch.optim.swa_utils import AveragedModel, update_bn
 
 from vsecore.data.batches import Batch
@@ -65,5 +65,17 @@ class Averaging:
             return self.model
         average = cast(VSE, self._average.module)
         if any(isinstance(module, BATCH_NORMS) for module in average.modules()):
-            update_bn(islice(batches, REFRESHED_BY), average, where)
+            update_bn(islice(batches, REFRESHED_BY), _Compared(average), where)
         return average
+
+
+class _Compared(nn.Module):
+    """Embeds and compares a batch: a similarity may normalise over it too, as SGRAF's do."""
+
+    def __init__(self, model: VSE) -> None:
+        super().__init__()
+        self.model = model
+        self.train(model.training)
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.model.scores(*self.model(batch))
