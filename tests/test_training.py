@@ -293,6 +293,8 @@ def test_a_run_is_rebuilt_from_its_folder_alone(tmp_path):
             assert list(map(json.loads, path.read_text().splitlines())) == run.history
         elif path.name != ".lock":
             json.loads(path.read_text()) if path.suffix == ".json" else safetensors.torch.load_file(path)
+    (tmp_path / "elsewhere/text_encoder/.ipynb_checkpoints").mkdir(parents=True)  # as JupyterLab leaves it
+    assert_same_run(run, load_run(tmp_path / "elsewhere"))
 
 
 def replaced(old, new):

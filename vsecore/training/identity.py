@@ -130,7 +130,7 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     recipe = read_recipe(folder, identity)
     content = [recipe.name, recipe.source, recipe.hash(), identity["data"], identity["seed"]]
     found = hashlib.sha256(json.dumps([*content, identity["precision"]], sort_keys=True).encode())
-    for path in sorted(path for name in ENCODERS for path in (folder / name).glob("*")):
+    for path in sorted(path for name in ENCODERS for path in (folder / name).glob("[!.]*")):
         found.update(_read(path))
     return found.hexdigest()
 
