@@ -143,7 +143,7 @@ def test_the_sigmoid_loss_agrees_with_the_double_loop():
     scores, positives = batch(0, rows=2, columns=4)
     signed = torch.where(positives, 1.0, -1.0) * (7.0 * scores - 2.0)
     total = math.fsum(math.log1p(math.exp(-x)) for x in signed.flatten().tolist())
-    loss = SigmoidLoss(7.0, -2.0).double()
+    loss = SigmoidLoss(7, -2).double()
     assert float(loss(step_of_scores(scores, positives)).detach()) == pytest.approx(total / 4)
     # All cosines 0 at the start: each positive costs about 10, each of the many negatives about e^-10.
     assert float(SigmoidLoss()(step_of_scores(torch.zeros(64, 64))).detach()) == pytest.approx(10, rel=1e-3)

@@ -120,7 +120,7 @@ class SigmoidLoss(Loss):
         super().__init__()
         first = next(b for b in (bias, pretrained_bias, -10.0) if b is not None)  # 0 is a bias too
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale or pretrained_scale or 10.0)))  # t'
-        self.bias = nn.Parameter(torch.tensor(first))
+        self.bias = nn.Parameter(torch.tensor(float(first)))
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
