@@ -22,6 +22,7 @@ RECIPES = [
     "pcme_grid",
     "ltd_grid_gru+ltd_constraint",
     "2ad_grid_gru+gpo",
+    "sgraf_grid_gru+filtration",
 ]
 
 
@@ -114,6 +115,7 @@ def test_only_one_part_is_in_memory():
 def test_layers_that_need_the_whole_batch_are_refused_by_name():
     with pytest.raises(ValueError, match=r"is 4, and image_reasoner\.\S+ normalises over the batch"):
         system_of("vsrn_grid", training__embed_at_a_time=4)
+    system_of("sgraf_grid_gru", training__embed_at_a_time=4)  # its similarity has the whole batch
 
 
 def test_a_run_in_parts_resumes_with_the_same_bits(tmp_path):

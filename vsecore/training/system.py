@@ -42,7 +42,7 @@ class System(nn.Module):
     ) -> None:
         super().__init__()
         for name, module in model.named_modules() if embed_at_a_time is not None else ():
-            if isinstance(module, BATCH_NORMS):
+            if isinstance(module, BATCH_NORMS) and not name.startswith("similarity."):  # joint
                 raise ValueError(
                     f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, "
                     "which must be there at once: set it to none, or choose a recipe without batch "
