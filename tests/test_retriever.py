@@ -60,6 +60,7 @@ def test_features_of_different_numbers_of_elements_are_padded(album, tmp_path):
     together = model.encode_images([rows, torch.from_numpy(rows[:2])]).vectors
     apart = torch.cat([model.encode_images([one]).vectors for one in (rows, rows[:2])])
     torch.testing.assert_close(together, apart)
+    assert "backbone" not in vars(model)  # features need no network
 
 
 def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same(album, tmp_path):

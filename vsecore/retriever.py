@@ -192,8 +192,10 @@ class Retriever:
         given, parts = list(images), []
         if not given:
             raise ValueError("images is empty: wanted at least one picture")
-        if self.backbone is not None and self.backbone.longest is not None:
-            batch_size = 1  # pictures that keep their proportions do not fit into one tensor
+        if not all(map(_holds_features, given)):
+            with self._lock:  # or each of several threads would load the network
+                if self.backbone is not None and self.backbone.longest is not None:
+                    batch_size = 1  # pictures that keep their proportions do not fit into one tensor
         for start in range(0, len(given), batch_size):
             batch = given[start : start + batch_size]
             with self._lock, torch.no_grad():
