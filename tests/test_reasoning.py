@@ -146,29 +146,16 @@ def test_the_learned_element_stands_in_front_and_gathers_the_others():
     assert of_cls.abs().min() > 0
 
 
-def test_attention_maps_are_the_weights_of_the_formula():
-    model, (x, mask) = reasoner(layers=2, cls=True), elements()
-    first, second = model.attention(x, mask)
-    real = torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], 1)
-    for maps in (first, second):
-        torch.testing.assert_close(maps.sum(-1), torch.ones(3, HEADS, 6, dtype=torch.float64))
-        assert (maps.movedim(1, -1)[~real[:, None].expand(3, 6, 6)] == 0).all()
-    layer = model.blocks[0].layer
-    z = torch.cat([model.cls.expand(3, 1, DIM), torch.where(mask[..., None], x, 0)], 1)
-    weight, bias = layer.self_attn.in_proj_weight[2 * DIM :], layer.self_attn.in_proj_bias[2 * DIM :]
-    value = (layer.norm1(z) @ weight.T + bias).unflatten(2, (HEADS, -1)).transpose(1, 2)
-    found = z + layer.self_attn.out_proj((first @ value).transpose(1, 2).flatten(2))
-    found = found + layer.linear2(layer.linear1(layer.norm2(found)).relu())
-    torch.testing.assert_close(model.blocks[0](z, real)[real], found[real], **exactly)
-
-
-def test_attention_maps_of_words_rebuild_what_the_first_block_returns():
+def test_a_widening_block_is_its_formula():
     encoder, (words, mask) = captions_encoder(), tokens()
-    first, second = encoder.attention(words, mask)
-    assert first.shape == second.shape == (3, HEADS, 5, 5)
     block, x = encoder.blocks[0], encoder.embedding(words) + encoder.positions[:5]
-    value = block.value(block.norm1(x)).unflatten(2, (HEADS, -1)).transpose(1, 2)
-    z = block.out((first @ value).transpose(1, 2).flatten(2))
+    query, key, value = (
+        part(block.norm1(x)).unflatten(2, (HEADS, -1)).transpose(1, 2)
+        for part in (block.query, block.key, block.value)
+    )
+    logits = query @ key.mT / (DIM / HEADS) ** 0.5  # (C, heads, L, L)
+    weights = logits.masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
+    z = block.out((weights @ value).transpose(1, 2).flatten(2))
     torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
 
 

@@ -12,7 +12,7 @@ from torch.nn.functional import dropout, scaled_dot_product_attention
 
 from vsecore.arguments import Count, Share, Whole, checked
 from vsecore.encoders.base import Tokens, WordMask
-from vsecore.encoders.reasoning.transformer import Block, attention_maps, check_heads, learned
+from vsecore.encoders.reasoning.transformer import Block, check_heads, learned
 from vsecore.encoders.words import WordEncoder
 from vsecore.normalisation import projection
 
@@ -47,29 +47,15 @@ class WideningBlock(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Turn word vectors (C, L, W) into elements (C, L, D)."""
         normal = self.norm1(x)  # (C, L, W)
-        query, key, value = (self._by_head(part(normal)) for part in (self.query, self.key, self.value))
-        attended = scaled_dot_product_attention(  # (C, heads, L, D / heads)
-            query,
-            key,
-            value,
-            attn_mask=None if mask is None else mask[:, None, None],
-            dropout_p=self.drop if self.training else 0.0,
+        query, key, value = (  # (C, heads, L, D / heads) each
+            part(normal).unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
         )
+        real, drop = None if mask is None else mask[:, None, None], self.drop if self.training else 0.0
+        attended = scaled_dot_product_attention(query, key, value, real, drop)  # (C, heads, L, D / heads)
         z = self.dropout(self.out(attended.transpose(1, 2).flatten(2)))  # (C, L, D)
         out: Tensor = z + self.dropout(self.network(self.norm2(z)))
         return out
-
-    def attention(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the attention maps (C, heads, L, L): row i says how much word i takes from each."""
-        normal = self.norm1(x)
-        query, key = self._by_head(self.query(normal)), self._by_head(self.key(normal))
-        logits = query @ key.mT / key.shape[-1] ** 0.5  # (C, heads, L, L)
-        if mask is not None:
-            logits = torch.where(mask[:, None, None], logits, -torch.inf)
-        return logits.softmax(-1)
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (self.heads, -1)).transpose(1, 2)  # (C, heads, L, D / heads)
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True))
@@ -139,28 +125,19 @@ class CaptionTransformer(WordEncoder):
             for row in range(of.layers)
         )
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Encode captions (C, L), or the first `longest` words of each."""
-        words, mask = self._words(tokens, mask)
-        if self.project is not None:
-            return self.project(words), mask
-        for block in self.blocks:
-            words = block(words, mask)
-        return words, mask  # (C, L, D)
-
-    def attention(self, tokens: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """Return each block's attention maps (C, heads, L, L). Call it in eval mode, as the reasoner's."""
-        return attention_maps(self.blocks, *self._words(tokens, mask))
-
     @checked
-    def _words(self, tokens: Tokens, mask: WordMask) -> tuple[Tensor, Tensor | None]:
-        """Look up the vectors of words, (C, L, W), and add their positions."""
+    def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:
+        """Encode captions (C, L), or the first `longest` words of each."""
         tokens = tokens[:, : self.longest]
         mask = None if mask is None else mask[:, : self.longest]
         words = dropout(self.embedding(tokens), self.word_drop, self.training)  # (C, L, W)
         if self.positions is not None:
             words = words + self.positions[self._places(tokens, mask)]
-        return words, mask
+        if self.project is not None:
+            return self.project(words), mask
+        for block in self.blocks:
+            words = block(words, mask)
+        return words, mask  # (C, L, D)
 
     def _places(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """Number the positions of words, (C, L), each caption from a start of its own in training."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
-
 import torch
 from torch import Tensor, nn
 
@@ -58,16 +55,6 @@ class Block(nn.Module):
         hidden = layer.dropout(layer.activation(layer.linear1(layer.norm2(z))))  # (B, N, H)
         out = x + layer.dropout2(layer.linear2(hidden))  # (B, N, D)
         return out
-
-    def attention(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return the attention maps (B, heads, N, N): row i says how much element i takes from each."""
-        layer = self.layer
-        normal = layer.norm1(x) if layer.norm_first else x
-        padding = None if mask is None else ~mask
-        _, weights = layer.self_attn(
-            normal, normal, normal, key_padding_mask=padding, average_attn_weights=False
-        )
-        return weights  # (B, heads, N, N)
 
 
 class TransformerReasoner(nn.Module):
@@ -126,20 +113,6 @@ class TransformerReasoner(nn.Module):
         Returns:
             Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
         """
-        x, mask = self._prepared(x, mask)
-        for block in self.blocks:
-            x = block(x, mask)
-        return x, mask
-
-    def attention(self, x: Tensor, mask: Tensor | None = None) -> list[Tensor]:
-        """Return each block's attention maps (B, heads, N, N), those of all layers in order.
-
-        With `cls`, N counts its element too. Call it in eval mode: dropout leaves out attention as well.
-        """
-        return attention_maps(self.blocks, *self._prepared(x, mask))
-
-    def _prepared(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Add the positions, and the learned element in front."""
         check_elements(x, mask, self.dim)
         x = without_padding(x, mask)  # even with no weight, NaN would stay NaN
         if self.positions is not None:
@@ -149,25 +122,12 @@ class TransformerReasoner(nn.Module):
                     "position"
                 )
             x = x + self.positions[: x.shape[1]]  # (B, N, D)
-        if self.cls is None:
-            return x, mask
-        x = torch.cat([self.cls.to(x.dtype).expand(len(x), 1, -1), x], 1)  # (B, N + 1, D)
-        return x, mask if mask is None else nn.functional.pad(mask, (1, 0), value=True)
-
-
-def attention_maps(blocks: Iterable[nn.Module], x: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """Return the attention maps (B, heads, N, N) of blocks that follow each other, in their order.
-
-    Args:
-        blocks: called as `block(x, mask)`, each with a method `attention` that takes the same.
-        x: what the first block reads, (B, N, D).
-        mask: bool, (B, N), or None.
-    """
-    maps = []
-    for block in blocks:
-        maps.append(cast(Block, block).attention(x, mask))
-        x = block(x, mask)
-    return maps
+        if self.cls is not None:
+            x = torch.cat([self.cls.to(x.dtype).expand(len(x), 1, -1), x], 1)  # (B, N + 1, D)
+            mask = None if mask is None else nn.functional.pad(mask, (1, 0), value=True)
+        for block in self.blocks:
+            x = block(x, mask)
+        return x, mask
 
 
 def learned(rows: int, width: int) -> nn.Parameter:
