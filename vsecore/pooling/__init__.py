@@ -52,33 +52,7 @@ POOLS = Registry(
 )
 """Every pooler by name."""
 
-__all__ = [
-    "GPO",
-    "POOLS",
-    "AdPool",
-    "AdaPool",
-    "AttentionPool",
-    "FirstPool",
-    "GCNPool",
-    "GRUPool",
-    "GaussianPool",
-    "GeneralizedMeanPool",
-    "KMaxPool",
-    "LIPPool",
-    "LastPool",
-    "MaxPool",
-    "MeanPool",
-    "PIENetPool",
-    "ProjectedPool",
-    "SelfAttentionPool",
-    "Seq2SeqPool",
-    "SlotPool",
-    "SoftPool",
-    "TransformerSetPool",
-    "build_pool",
-    "check_elements",
-    "sort_descending",
-]
+__all__ = ["POOLS", *POOLS.class_names(), "build_pool", "check_elements", "sort_descending"]
 
 
 @checked

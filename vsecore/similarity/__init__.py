@@ -29,30 +29,6 @@ from vsecore.similarity.sets import (
 )
 from vsecore.similarity.stacked_attention import CrossAttention, cross_attention
 
-__all__ = [
-    "SIMILARITIES",
-    "AttentionFiltration",
-    "Chamfer",
-    "Cosine",
-    "CrossAttention",
-    "FocalAttention",
-    "GraphReasoning",
-    "MatchProbability",
-    "MaxSim",
-    "Mil",
-    "Similarity",
-    "SmoothChamfer",
-    "chamfer",
-    "cosine",
-    "cross_attention",
-    "focal_attention",
-    "match_probability",
-    "max_sim",
-    "mil",
-    "smooth_chamfer",
-    "unit",
-]
-
 SIMILARITIES = Registry(
     "similarity",
     {
@@ -71,3 +47,18 @@ SIMILARITIES = Registry(
     base=Similarity,
 )
 """Every similarity by its name in recipes."""
+
+__all__ = [
+    "SIMILARITIES",
+    *SIMILARITIES.class_names(),
+    "Similarity",
+    "chamfer",
+    "cosine",
+    "cross_attention",
+    "focal_attention",
+    "match_probability",
+    "max_sim",
+    "mil",
+    "smooth_chamfer",
+    "unit",
+]
