@@ -117,7 +117,7 @@ def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     and takes them by keyword.
     """
     if hasattr(entry, "Options"):
-        return _own_parameters(entry) | _own_parameters(entry.Options)
+        return _own_parameters(entry) | _parameters(entry.Options)
     return _own_parameters(entry)
 
 

@@ -24,7 +24,6 @@ from vsecore.pooling.recurrent import Seq2SeqPool
 from vsecore.sets import (
     PIENet,
     SetPrediction,
-    SlotOptions,
     SlotSetPrediction,
     TransformerSet,
     attention_heads,
@@ -80,20 +79,13 @@ class SlotPool(SetPool):
     Source: Kim, Kim and Kwak 2023 (DivE), sections 3.1 and 3.2.
     """
 
-    Options = SlotOptions
+    Options = SlotSetPrediction
 
     @checked
     def __init__(
-        self,
-        dim: Count,
-        slots: Count = 4,
-        iterations: Count = 4,
-        hidden: Count | None = 1024,
-        global_pool: Inner = "mean",
-        global_drop: Share = 0.0,
-        **options: Any,
+        self, dim: Count, global_pool: Inner = "mean", global_drop: Share = 0.0, **options: Any
     ) -> None:
-        predict = SlotSetPrediction(dim, slots, iterations, hidden, **options)
+        predict = SlotSetPrediction(dim, **options)
         pool = INNER_POOLS[global_pool](dim)
         # Weights that no loss reaches would make several processes wait for their gradients.
         super().__init__(predict, None if predict.norm_global is None else pool, global_drop)
@@ -109,11 +101,11 @@ class PIENetPool(SetPool):
     Source: Song and Soleymani 2019 (PVSE), section 3.
     """
 
+    Options = PIENet
+
     @checked
-    def __init__(
-        self, dim: Count, slots: Count = 4, hidden: Count | None = None, global_pool: Inner = "mean"
-    ) -> None:
-        super().__init__(PIENet(dim, slots, hidden), INNER_POOLS[global_pool](dim))
+    def __init__(self, dim: Count, global_pool: Inner = "mean", **options: Any) -> None:
+        super().__init__(PIENet(dim, **options), INNER_POOLS[global_pool](dim))
 
 
 class TransformerSetPool(SetPool):
@@ -122,17 +114,11 @@ class TransformerSetPool(SetPool):
     Source: Kim, Kim and Kwak 2023 (DivE), table 3.
     """
 
+    Options = TransformerSet
+
     @checked
-    def __init__(
-        self,
-        dim: Count,
-        slots: Count = 4,
-        layers: Count = 4,
-        heads: Count = 8,
-        hidden: Count | None = None,
-        global_pool: Inner = "mean",
-    ) -> None:
-        super().__init__(TransformerSet(dim, slots, layers, heads, hidden), INNER_POOLS[global_pool](dim))
+    def __init__(self, dim: Count, global_pool: Inner = "mean", **options: Any) -> None:
+        super().__init__(TransformerSet(dim, **options), INNER_POOLS[global_pool](dim))
 
 
 class GaussianPool(SetPool):
