@@ -24,11 +24,10 @@ from pydantic import ConfigDict
 
 from vsecore.arguments import Finite
 from vsecore.data.files import read_json, read_text, write_atomically
-from vsecore.memory import peak_memory
 from vsecore.paths import assets
 from vsecore.recipes.plain import flatten
 from vsecore.training import Run
-from vsecore.training.distributed import hardware
+from vsecore.training.distributed import hardware, peak_memory
 from vsecore.training.identity import digest
 from vsecore.typed import from_json, short
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import psutil
 import torch
 from safetensors import SafetensorError
 
 from vsecore.data.files import in_batch, write_atomically
-from vsecore.memory import check_room
+from vsecore.typed import short
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -30,7 +31,12 @@ def build_model(
 
     with torch.device("meta"):
         wanted = kind(config, **options)
-    check_room(f"{folder / CONFIG}: the model", sum(weight.numel() for weight in wanted.parameters()))
+    weights, memory = sum(weight.numel() for weight in wanted.parameters()), psutil.virtual_memory().total
+    if weights * 4 > memory:  # bytes in float32
+        raise ValueError(
+            f"{folder / CONFIG}: the model has {short(weights)} weights, too many for "
+            f"{memory / 2**30:,.0f} GB: make it smaller"
+        )
     if not pretrained:
         return kind(config, **options)
     if not any(folder.glob("*.safetensors")):

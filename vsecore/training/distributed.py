@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
@@ -70,6 +72,16 @@ def hardware(device: torch.device) -> str:
     if cpuinfo.is_file() and (found := re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text())):
         return found[1]
     return platform.processor() or platform.machine()
+
+
+def peak_memory() -> int:
+    """Return the most memory that this process ever had, in bytes."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource  # which Windows does not have
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes
 
 
 def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:

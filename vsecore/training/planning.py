@@ -16,12 +16,11 @@ from vsecore.data.files import without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
-from vsecore.memory import peak_memory
 from vsecore.mining import mine
 from vsecore.model import VSE
 from vsecore.recipes import Recipe
 from vsecore.scoring import encode, evaluate_split
-from vsecore.training.distributed import hardware
+from vsecore.training.distributed import hardware, peak_memory
 from vsecore.training.loop import fit
 from vsecore.training.run import Event
 
