@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from small import recipe, small_data, train
 from vsecore.mining import load_negatives, mine, mine_offline_negatives, negatives_identity
-from vsecore.mining.blocks import Search, TruePairs
+from vsecore.mining.blocks import Search
 from vsecore.mining.folder import STATE, MiningState
 from vsecore.mining.topk import TopK, rows_of
 from vsecore.model import VSE
@@ -109,13 +109,12 @@ def test_mining_is_sorting_whatever_the_blocks(
 def test_a_search_goes_on_from_wherever_it_stood(seed, ties, block, kept, stop):
     v, t, owner = collection(seed, 120, 240, ties=ties)
     scores, states = torch.from_numpy(v @ t.T), []
-    pairs = TruePairs(owner, len(v), len(t))
 
     def begin():
         def score(pictures, captions):
             return scores[pictures][:, captions].clone(memory_format=torch.contiguous_format)
 
-        return Search(score, pairs, pairs.at_most(*kept), block, torch.device("cpu"))
+        return Search(score, torch.from_numpy(owner), len(v), kept, block, torch.device("cpu"))
 
     first, second = begin(), begin()
     first.run(1, lambda: states.append({name: x.copy() for name, x in first.state().items()}))
@@ -151,7 +150,7 @@ def test_threads_never_note_pictures_for_the_same_captions_at_once(monkeypatch):
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_when_one_thread_fails_or_the_user_interrupts_the_others_stop(interrupted):
     """Only the main thread gets an interrupt."""
-    pairs, seen, count = TruePairs(np.arange(4000) % 20, 20, 4000), [], itertools.count()
+    owner, seen, count = torch.arange(4000) % 20, [], itertools.count()
 
     def score(pictures, captions):
         seen.append(captions)
@@ -167,7 +166,7 @@ def test_when_one_thread_fails_or_the_user_interrupts_the_others_stop(interrupte
     try:
         with torch_threads(2):
             with pytest.raises(KeyboardInterrupt if interrupted else ValueError):
-                Search(score, pairs, (5, 5), (10, 1), torch.device("cpu")).run(2)
+                Search(score, owner, 20, (5, 5), (10, 1), torch.device("cpu")).run(2)
             assert torch.get_num_threads() == 2
     finally:
         signal.signal(signal.SIGINT, before)

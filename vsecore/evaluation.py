@@ -359,10 +359,8 @@ def _kind(x: Matrix) -> str:
     return "real" if real else "other"
 
 
-def _check_owner(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
-    """Return for each caption its picture and its score with it, (Nc,) each, on the scores' device."""
-    _check_matrix("scores", scores)
-    pictures, captions = scores.shape
+def check_owner(owner: Matrix, pictures: int, captions: int) -> Tensor:
+    """Return the picture of each caption, (Nc,) int64 on the CPU, after checking that it is one."""
     owner = torch.as_tensor(owner).detach().cpu()
     if owner.shape != (captions,) or _kind(owner) != "real" or owner.is_floating_point():
         raise ValueError(
@@ -371,6 +369,14 @@ def _check_owner(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
     owner = owner.to(torch.int64)
     if int(owner.min()) < 0 or int(owner.max()) >= pictures:
         raise ValueError(f"owner has {owner.min()} to {owner.max()}: it must name rows, 0 to {pictures - 1}")
+    return owner
+
+
+def _check_owner(scores: Matrix, owner: Matrix) -> tuple[Tensor, Tensor]:
+    """Return for each caption its picture and its score with it, (Nc,) each, on the scores' device."""
+    _check_matrix("scores", scores)
+    pictures, captions = scores.shape
+    owner = check_owner(owner, pictures, captions)
     if not (count := owner.bincount(minlength=pictures)).all():
         raise ValueError(f"owner gives picture {int(count.argmin())} no caption: each must have one")
     if isinstance(scores, Tensor):

@@ -17,45 +17,14 @@ Score = Callable[[slice, slice], Tensor]
 caller and by the next call in the same thread."""
 
 
-class TruePairs:
-    """Which captions are a picture's own, by the `owner` (Nc,) of each caption, to be left out."""
-
-    def __init__(self, owner: Tensor | np.ndarray, pictures: int, captions: int) -> None:
-        owner = torch.as_tensor(owner).detach().cpu()
-        if owner.shape != (captions,) or owner.is_floating_point() or owner.is_complex():
-            raise ValueError(
-                f"owner is {owner.dtype} {tuple(owner.shape)}: wanted whole numbers ({captions},)"
-            )
-        if int(owner.min()) < 0 or int(owner.max()) >= pictures:
-            raise ValueError(
-                f"owner names pictures {int(owner.min())} to {int(owner.max())}: wanted 0 to {pictures - 1}"
-            )
-        self.owner, self.pictures, self.captions = owner.long(), pictures, captions
-
-    def at_most(self, texts: int, pictures: int) -> tuple[int, int]:
-        """Cut the wanted numbers of negatives to what every picture, and every caption, has."""
-        captions = self.captions - int(self.owner.bincount(minlength=self.pictures).max())
-        if captions < 1 or self.pictures < 2:
-            raise ValueError(
-                f"there are {self.pictures} pictures with {self.captions} captions: negatives need at "
-                "least two pictures that have captions"
-            )
-        return min(texts, captions), min(pictures, self.pictures - 1)
-
-    def leave_out(self, scores: Tensor, pictures: slice, captions: slice) -> None:
-        """Set the true pairs in a block of scores (b, c), of these rows, to -inf, in place."""
-        row = self.owner[captions] - pictures.start  # (c,)
-        caption = ((row >= 0) & (row < len(scores))).nonzero().squeeze(1)
-        scores[row[caption].to(scores.device), caption.to(scores.device)] = -torch.inf
-
-
 class Search:
     """A search over blocks of pictures and captions.
 
     Args:
         score: computes a block of scores; several threads call it at the same time.
-        pairs: the true pairs.
-        kept: how many captions each picture keeps, and how many pictures each caption.
+        owner: the picture of each caption, (Nc,) int64 on the CPU: true pairs are left out.
+        pictures: how many pictures there are.
+        wanted: how many captions each picture gets, and how many pictures each caption, if there are so many.
         block: how many pictures, and captions, are compared at a time.
         device: where the scores are.
 
@@ -68,17 +37,24 @@ class Search:
     def __init__(
         self,
         score: Score,
-        pairs: TruePairs,
-        kept: tuple[int, int],
+        owner: Tensor,
+        pictures: int,
+        wanted: tuple[int, int],
         block: tuple[int, int],
         device: torch.device,
     ) -> None:
-        self.score, self.pairs, self.kept, self.device = score, pairs, kept, device
-        self.block = min(block[0], pairs.pictures), min(block[1], pairs.captions)
-        self.texts = torch.empty((pairs.pictures, kept[0]), dtype=torch.int64, device=device)
-        self.pictures = TopK(pairs.captions, kept[1], device)
+        captions = len(owner) - int(owner.bincount(minlength=pictures).max())  # that are not a picture's own
+        if captions < 1 or pictures < 2:
+            raise ValueError(
+                f"there are {pictures} pictures with {len(owner)} captions: negatives need at least two "
+                "pictures that have captions"
+            )
+        self.score, self.owner, self.device = score, owner, device
+        self.block = min(block[0], pictures), min(block[1], len(owner))
+        self.texts = torch.empty((pictures, min(wanted[0], captions)), dtype=torch.int64, device=device)
+        self.pictures = TopK(len(owner), min(wanted[1], pictures - 1), device)
         self.done = 0
-        self._lefts = _blocks(pairs.captions, self.block[1])
+        self._lefts = _blocks(len(owner), self.block[1])
         self._locks, self._stopped = [threading.Lock() for _ in self._lefts], threading.Event()
 
     def state(self) -> dict[str, np.ndarray]:
@@ -100,7 +76,7 @@ class Search:
         done. Return the keys of the best captions of each picture (Ni, k), and of the best pictures of each
         caption (Nc, k), best first.
         """
-        tops = [top for top in _blocks(self.pairs.pictures, self.block[0]) if top.start >= self.done]
+        tops = [top for top in _blocks(len(self.texts), self.block[0]) if top.start >= self.done]
         for first in range(0, len(tops), workers):
             some = tops[first : first + workers]
             self._compare_on_threads(some)
@@ -141,14 +117,16 @@ class Search:
 
     def _compare(self, top: slice, shift: int) -> None:
         """Compare a block of pictures with all captions, from the block of captions `shift` on."""
-        texts = TopK(top.stop - top.start, self.kept[0], self.device)
+        texts = TopK(top.stop - top.start, self.texts.shape[1], self.device)
         for turn in range(len(self._lefts)):
             if self._stopped.is_set():
                 return
             here = (shift + turn) % len(self._lefts)
             left = self._lefts[here]
             scores = self.score(top, left)  # (b, c)
-            self.pairs.leave_out(scores, top, left)
+            row = self.owner[left] - top.start  # (c,)
+            own = ((row >= 0) & (row < len(scores))).nonzero().squeeze(1)
+            scores[row[own].to(scores.device), own.to(scores.device)] = -torch.inf
             texts.add(scores, 0, left.start)
             with self._locks[here]:
                 self.pictures.add(scores, left.start, top.start, dim=0)

@@ -17,7 +17,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.weights import add_tensors
 from vsecore.data.words import TokenizedCaptions
-from vsecore.mining.blocks import Search, TruePairs, workers_on
+from vsecore.mining.blocks import Search, workers_on
 from vsecore.mining.folder import (
     NEGATIVES,
     STATE,
@@ -59,8 +59,6 @@ def mine(
     refused. A search that was stopped, or killed, goes on where it last saved; if the model or
     the data have changed, it starts over and says so.
     """
-    pairs = TruePairs(split.owner, len(split), len(split.captions))
-    kept = pairs.at_most(texts, pictures)
     tokens = TokenizedCaptions.encode(tokenizer, split.captions)
     with contextlib.ExitStack() as stack:
         state = None
@@ -74,7 +72,7 @@ def mine(
             state = MiningState(folder / STATE, identity)
         stack.callback(model.train, model.training)
         model.eval()
-        search = _search(model, split, tokens, pairs, kept)
+        search = _search(model, split, tokens, (texts, pictures))
         if state is not None:
             state.resume(search)
         # Comparing single vectors is one product, after which only one thread would select. What compares
@@ -95,13 +93,7 @@ def mine(
     return found
 
 
-def _search(
-    model: VSE,
-    split: Split,
-    tokens: TokenizedCaptions,
-    pairs: TruePairs,
-    kept: tuple[int, int],
-) -> Search:
+def _search(model: VSE, split: Split, tokens: TokenizedCaptions, wanted: tuple[int, int]) -> Search:
     """Encode a split, and return a search by the model's similarity; embeddings are kept on the CPU."""
     device = next(model.parameters()).device
     rows = max(1, min(model.block[0], ROWS, BUDGET // BYTES))
@@ -115,7 +107,7 @@ def _search(
             raise ValueError("some scores are not finite numbers: look for NaN in the model's weights")
         return scores
 
-    return Search(score, pairs, kept, block, device)
+    return Search(score, torch.from_numpy(split.owner), len(split), wanted, block, device)
 
 
 def negatives_identity(

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from vsecore.arguments import Count, checked
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.mining.blocks import Search, TruePairs, workers_on
+from vsecore.evaluation import check_owner
+from vsecore.mining.blocks import Search, workers_on
 from vsecore.mining.topk import rows_of
 
 BUDGET = 2**28
@@ -66,7 +67,6 @@ def mine_offline_negatives(
     # No score, nor a part of its sum, exceeds the product of the lengths.
     if not float(v.norm(dim=1).max()) * float(t.norm(dim=1).max()) < torch.finfo(torch.float32).max / 4:
         raise ValueError("images and captions are so long that scores would not be finite: scale them down")
-    pairs = TruePairs(owner, len(v), len(t))
     if block is None:
         rows = min(len(v), ROWS)
         block = rows, max(1, BUDGET // (BYTES * rows))
@@ -81,7 +81,7 @@ def mine_offline_negatives(
         return torch.mm(some, others.T, out=out)  # (b, c)
 
     with torch.autocast(v.device.type, enabled=False):  # else some products would be in half precision
-        search = Search(score, pairs, pairs.at_most(texts, pictures), size, v.device)
+        search = Search(score, check_owner(owner, len(v), len(t)), len(v), (texts, pictures), size, v.device)
         found = search.run(workers_on(v.device))
     return OfflineNegatives(*(rows_of(keys).cpu().numpy() for keys in found))
 
