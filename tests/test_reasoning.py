@@ -153,8 +153,7 @@ def test_a_widening_block_is_its_formula():
         part(block.norm1(x)).unflatten(2, (HEADS, -1)).transpose(1, 2)
         for part in (block.query, block.key, block.value)
     )
-    logits = query @ key.mT / (DIM / HEADS) ** 0.5  # (C, heads, L, L)
-    weights = logits.masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
+    weights = (query @ key.mT / (DIM / HEADS) ** 0.5).masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
     z = block.out((weights @ value).transpose(1, 2).flatten(2))
     torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
 

@@ -52,9 +52,6 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def class_names(self) -> list[str]:
         """Return the names of the classes themselves, in order, for a package's `__all__`."""
         return sorted({entry.__name__ for entry in self._entries.values()})

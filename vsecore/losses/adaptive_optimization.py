@@ -82,7 +82,6 @@ def adopt_k(scores: Tensor, rule: Rule = "released", positives: Tensor | None = 
     return int(negatives_kept(scores, rule, positives))
 
 
-@checked
 def negatives_kept(scores: Scores, rule: Rule = "released", positives: Positives = None) -> Tensor:
     """`adopt_k` as a tensor on the scores' device, so that nothing waits for a GPU.
 

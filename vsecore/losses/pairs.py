@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from vsecore.arguments import Shape, checked
+from vsecore.arguments import Shape
 
 Scores = Annotated[Tensor, Shape("B C")]
 """Similarities of B pictures and C captions."""
@@ -20,7 +20,6 @@ def widened(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-@checked
 def check_pairs(scores: Scores, positives: Positives) -> tuple[Tensor, Tensor]:
     """Refuse a batch that cannot be learned from; return its scores in float32 at least, and its positives.
 

@@ -125,16 +125,11 @@ class GeneralizedMeanPool(nn.Module):
         super().__init__()
         self.log_power = nn.Parameter(torch.tensor(math.log(power)))
 
-    @property
-    def power(self) -> Tensor:
-        """The current exponent p, a scalar."""
-        return self.log_power.exp()
-
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         # By logarithms: x^p itself leaves the range of its type even for moderate values.
-        power, wide = self.power, x.to(torch.promote_types(x.dtype, torch.float32))
+        power, wide = self.log_power.exp(), x.to(torch.promote_types(x.dtype, torch.float32))
         logs = without_padding(wide, mask).clamp(min=self.SMALLEST).log() * power  # (B, N, D)
         if mask is not None:
             logs = torch.where(mask.unsqueeze(-1), logs, -torch.inf)

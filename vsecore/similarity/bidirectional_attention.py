@@ -86,19 +86,14 @@ class FocalAttention(Similarity):
                 by_words + self._mean_cosine(row_cosines(captions, pictures), captions, pictures)
             ).squeeze(1)
 
-    @checked
-    def weights(self, v: Embedding, t: Embedding, direction: Literal["t2i", "i2t"] = "t2i") -> Tensor:
-        """Say where each picture and the caption of its row look at each other, after refocusing: (B, M, N).
+    def weights(self, v: Embedding, t: Embedding) -> Tensor:
+        """Return each word's weights over the elements of its row's picture, after refocusing: (B, M, N).
 
-        For "t2i" these are each word's weights over the picture's elements, which add up to one along N; for
-        "i2t" each element's weights over the words, which add up to one along M. Padding and what is left out
-        have 0. They have no gradient.
+        They add up to one along N. Padding and what is left out have 0. They have no gradient.
         """
         pictures, captions = of_elements(v, t)
-        context, query = (pictures, captions) if direction == "t2i" else (captions, pictures)
-        cosines, choose = row_cosines(context, query), self._choice(context)
-        weights = shares(cosines, self.smooth, NEGATIVE_SLOPE, context.mask, query.mask, choose)  # (B, S, L)
-        return weights.mT if direction == "t2i" else weights
+        cosines, choose = row_cosines(pictures, captions), self._choice(pictures)
+        return shares(cosines, self.smooth, NEGATIVE_SLOPE, pictures.mask, captions.mask, choose).mT
 
     def _mean_cosine(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:
         """Compute the mean cosine of a query's elements with what they attend to, (K, Q)."""
