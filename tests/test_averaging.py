@@ -52,7 +52,7 @@ def test_statistics_of_a_batch_normalisation_are_counted_anew():
         def forward(self, x):
             return (x,)
 
-        def scores(self, x):  # what embeds is called before it
+        def scores(self, x):
             return self.norm(x)
 
     model = Model()

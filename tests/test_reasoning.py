@@ -146,18 +146,6 @@ def test_the_learned_element_stands_in_front_and_gathers_the_others():
     assert of_cls.abs().min() > 0
 
 
-def test_a_widening_block_is_its_formula():
-    encoder, (words, mask) = captions_encoder(), tokens()
-    block, x = encoder.blocks[0], encoder.embedding(words) + encoder.positions[:5]
-    query, key, value = (
-        part(block.norm1(x)).unflatten(2, (HEADS, -1)).transpose(1, 2)
-        for part in (block.query, block.key, block.value)
-    )
-    weights = (query @ key.mT / (DIM / HEADS) ** 0.5).masked_fill(~mask[:, None, None], -torch.inf).softmax(3)
-    z = block.out((weights @ value).transpose(1, 2).flatten(2))
-    torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
-
-
 @pytest.mark.parametrize("released", [False, True])
 def test_the_region_graph_is_its_formula(released):
     x, mask = elements()
