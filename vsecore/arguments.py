@@ -1,7 +1,5 @@
 """Arguments checked by their annotations: numbers and words by pydantic, tensors by their shapes."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import typing

@@ -1,7 +1,5 @@
 """Baselines without a training loop: chance, ridge regression to words, canonical correlation analysis."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Ties always count against the model, so that a collapsed one, whose scores are a
 shapes and types are refused with a ValueError, and so are NaN and a picture without a caption.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

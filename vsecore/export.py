@@ -4,8 +4,6 @@ The twins of the parts stand in `notebooks/course/explainer/page`. A system with
 refused by its name.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

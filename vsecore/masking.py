@@ -1,7 +1,5 @@
 """What every part takes that reads elements: (B, N, D), and which of them are real."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

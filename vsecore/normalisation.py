@@ -1,7 +1,5 @@
 """What layers start as, and the batch normalisation of sets: without padding, over all processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ A record is one JSON file: what was run, on which data, with which code, on what
 It names no person, no computer and no path, so that it can be shared.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

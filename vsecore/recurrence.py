@@ -5,8 +5,6 @@ records each of them, for the padding too. There a whole reading is one operatio
 written out and the padding left out; results agree up to rounding.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

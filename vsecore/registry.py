@@ -1,7 +1,5 @@
 """Parts by name: classes that a recipe can ask for, whose constructors alone say their options."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import typing

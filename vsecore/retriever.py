@@ -1,7 +1,5 @@
 """A trained model with all that must stand before it, for pictures and sentences of one's own."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import threading

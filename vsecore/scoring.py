@@ -1,7 +1,5 @@
 """What a model makes of a whole split: its embeddings (`encode`), its scores, its table row."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

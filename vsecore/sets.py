@@ -5,8 +5,6 @@ as `module(local, global_, mask)` with shapes (B, N, D), (B, D) and (B, N), the 
 element is real.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 

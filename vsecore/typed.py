@@ -1,7 +1,5 @@
 """Data from outside, checked against types: the first mistake becomes one sentence that says where it is."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

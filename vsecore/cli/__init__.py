@@ -5,8 +5,6 @@ gives one sentence, no traceback, and exit status 2. The heavy imports are insid
 `vse --help` answers at once.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`vse data`: get photographs, check them and features, extract features, and join them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Literal

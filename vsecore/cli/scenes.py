@@ -1,7 +1,5 @@
 """`vse scenes pretrain` and `vse export`: the networks of the embedded world, and its explainer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import typer

@@ -1,7 +1,5 @@
 """What every encoder has: a model asks for nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Captions read by a Transformer: every word looks at every other, and its place is learned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

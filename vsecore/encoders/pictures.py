@@ -1,7 +1,5 @@
 """From a picture's features, or its pixels, to elements of the joint width."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 

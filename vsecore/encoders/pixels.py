@@ -1,7 +1,5 @@
 """From the pixels of a picture to elements: a pretrained network that is trained with the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

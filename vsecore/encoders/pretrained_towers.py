@@ -5,8 +5,6 @@ further. transformers has the networks; here they become encoders like the other
 picture or caption, the tower's own vector, so that the mean is the pool that leaves it as it is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Captions read a few words at a time: the cheapest encoder that still sees the order of words."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu

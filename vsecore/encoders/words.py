@@ -1,7 +1,5 @@
 """From the words of a caption to elements of the joint width, by tables of word vectors and recurrence."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar

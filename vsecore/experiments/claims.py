@@ -1,7 +1,5 @@
 """What the papers say: their claims that can be tested, and where their released code departs from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

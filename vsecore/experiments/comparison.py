@@ -1,7 +1,5 @@
 """The table that an experiment ends in: its arms side by side, and beside them what the paper prints."""
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics

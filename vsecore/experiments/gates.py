@@ -4,8 +4,6 @@ If the weaker of two arms stays below the linear baseline although its learning 
 training complete, the claim is judged all the same, and the verdict says that this arm failed.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator, Sequence

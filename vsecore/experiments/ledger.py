@@ -1,7 +1,5 @@
 """What the records say about the arms of experiments."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ A training that several claims need is counted once, and trained once. `train_mi
 moment: each training that ends is recorded, and one that was killed goes on where it was last saved.
 """
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

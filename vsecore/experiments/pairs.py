@@ -5,8 +5,6 @@ of the other, and both pictures hold the same things, so a system that only know
 to guess: chance is 50 %.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from typing import Annotated

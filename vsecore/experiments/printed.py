@@ -1,7 +1,5 @@
 """What papers print about the arms of experiments, always on the same test pictures."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 

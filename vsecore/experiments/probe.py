@@ -7,8 +7,6 @@ Source: Bleeker, Yates and de Rijke 2023 (LTD), section 6, asks for such a measu
 and Bengio 2017. R-precision and nDCG: LTD, section 4.3, and for nDCG Messina et al. 2020 (TERN).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

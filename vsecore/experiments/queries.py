@@ -1,7 +1,5 @@
 """Results query by query: how sure their means are, and files of them for other tools."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

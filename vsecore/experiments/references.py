@@ -4,8 +4,6 @@ No photograph shows how many mined "negatives" are true of their anchor (Chen, D
 3.2). On the scenes, whose truth is known, they can be counted, and left out.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Running an experiment: train what is not recorded yet, and record the results."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The worlds of scenes that experiments run in, and how wide and how long their trainings are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

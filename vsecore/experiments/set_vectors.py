@@ -3,8 +3,6 @@
 Source: Kim, Kim and Kwak 2023 (DivE), section 4.6, table 3, and section 4.8, table 5.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace

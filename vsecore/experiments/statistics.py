@@ -1,7 +1,5 @@
 """From paired differences to a verdict: t-tests, Holm's correction, and a margin of equivalence."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

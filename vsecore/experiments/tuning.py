@@ -1,7 +1,5 @@
 """Each system's own learning rate, chosen on the development split: one for all would favour some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The papers' claims, each with a verdict from the records, or with the gates that are shut."""
 
-from __future__ import annotations
-
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

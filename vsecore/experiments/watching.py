@@ -3,8 +3,6 @@
 Source: Bleeker, Yates and de Rijke 2023 (LTD), section 5.3 and figure 3.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise

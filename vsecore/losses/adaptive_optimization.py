@@ -1,7 +1,5 @@
 """AdOpt: the number of negatives adapts to the state of training."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Write the caption from the picture: what a picture's elements keep must be enough to tell what is in it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """Contrastive losses: tell a pair from its negatives by a softmax over the batch, or each pair by itself."""
 
-from __future__ import annotations
-
 import math
 
 import torch

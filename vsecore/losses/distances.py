@@ -1,7 +1,5 @@
 """Euclidean distances of all vectors with all vectors, by one matrix product."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Diversity: the elements of one set should not all say the same."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

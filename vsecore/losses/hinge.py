@@ -1,7 +1,5 @@
 """The triplet loss of VSE++: a pair must beat its negatives by a margin."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Decode the caption itself, word by word: much of it follows from the words before, without the vector."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """A constraint in place of a weight: push a loss below a bound, and no further."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

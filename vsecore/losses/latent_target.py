@@ -1,7 +1,5 @@
 """Decode what a sentence encoder makes of the caption, so that a caption's vector must keep all it says."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from torch import Tensor, nn

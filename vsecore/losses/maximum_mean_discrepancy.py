@@ -1,7 +1,5 @@
 """Maximum mean discrepancy: pictures and captions should fill the same part of the space."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -4,8 +4,6 @@ Both take the hardest negatives of the global scores: a picture and the caption 
 with must also differ in their parts.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, NamedTuple
 

@@ -1,7 +1,5 @@
 """Which pairs of a score matrix belong together: the question every ranking loss begins with."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

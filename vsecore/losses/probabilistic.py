@@ -1,7 +1,5 @@
 """PCME's soft contrastive loss: pictures and captions are Gaussians that match with some probability."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The search itself: every picture is compared with every caption, in blocks that serve both directions."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """A folder of mined negatives: two arrays and what made them; before that, how far the search has got."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Mining by a trained model, whatever its similarity."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from pathlib import Path

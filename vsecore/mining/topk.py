@@ -5,8 +5,6 @@ floor for each anchor, a score that k of the items seen so far reach. Few scores
 collected, in a buffer, and when it is full its k best remain and the floor rises.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

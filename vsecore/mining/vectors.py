@@ -1,7 +1,5 @@
 """Mining by the inner product of vectors."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

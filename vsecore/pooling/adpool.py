@@ -1,7 +1,5 @@
 """Adaptive pooling: weights that look at the sorted values themselves."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

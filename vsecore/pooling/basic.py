@@ -1,7 +1,5 @@
 """The mean, the maximum and what lies between (by counts of values, or by powers); the first and the last."""
 
-from __future__ import annotations
-
 import math
 
 import torch

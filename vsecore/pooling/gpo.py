@@ -1,7 +1,5 @@
 """The generalized pooling operator: one weight for each place in the sorted order, learned."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """A pooler that lets the elements exchange messages before it takes their mean."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize

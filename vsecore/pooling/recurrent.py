@@ -1,7 +1,5 @@
 """Poolers that read their elements one after the other."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked

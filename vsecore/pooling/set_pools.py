@@ -6,8 +6,6 @@ a dictionary, which becomes `Embedding.extra`: "slots", the set before the globa
 "log_variance".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Literal, cast

@@ -4,8 +4,6 @@ On a CPU numpy sorts: its sorting networks work in the processor's vector regist
 fast as torch's own sort. All else is `torch.sort`, with the same results.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Poolers whose weights depend on the values: SoftPool, AdaPool, LIP and attention."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """Recipes: every system as plain data, and the model that each gives. One YAML file per work."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ files were named, so that a run finds its file again. A run that comes from some
 machine import anything: its digest is no file that was named here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

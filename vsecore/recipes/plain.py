@@ -1,7 +1,5 @@
 """Recipes as plain data: how a setting is changed by its full name, and which settings differ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict

@@ -12,8 +12,6 @@ So do the recipes of this package. A file of theirs holds those of a work by nam
 that its tables ask for (`variants`).
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Five people who describe pictures, each with habits of their own: what they speak of, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

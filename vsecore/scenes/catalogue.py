@@ -3,8 +3,6 @@
 To add a kind: add its line here, a drawing of it in `drawing` and its words in `language`.
 """
 
-from __future__ import annotations
-
 from vsecore.scenes.facts import PLACES, Kind
 
 _BY_DAY = tuple(place for place in PLACES if place != "night")

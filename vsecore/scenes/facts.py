@@ -5,8 +5,6 @@ Facts come first and everything else is made from them: `layout` invents them, `
 numbers and words, so that they are equal on every machine.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -6,8 +6,6 @@ To add a kind, give it words in `_OTHER_NOUNS` if its name is not enough; to add
 table: it is then both said and read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vsecore.scenes.catalogue import CATALOGUE

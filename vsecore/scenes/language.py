@@ -5,8 +5,6 @@ form side by side: whatever it says it enters into the form, and nothing else. S
 own scene, and its form is exactly what its words claim.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vsecore.scenes.annotators import ANNOTATORS, Planner

@@ -5,8 +5,6 @@ so that every relation that a caption may speak of can be seen, and every relati
 plainly false. All arithmetic is on whole numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vsecore.scenes.catalogue import CATALOGUE

@@ -4,8 +4,6 @@ A scene is drawn by chance, thing after thing, each on the first spot where all 
 function of the seed and the scene's number, so that any scene can be made alone, on every machine.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence

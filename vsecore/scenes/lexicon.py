@@ -1,7 +1,5 @@
 """Every word and phrase that can be read, with its part in a sentence; made from `grammar`'s tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ belongs. They are those by which `language` speaks:
 - "a girl with a kite" holds it; any other "with" only says that something is there too.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Whatever the speaker says it enters into the form, and nothing else. To whom a p
 rules that `parsing` reads by.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar

@@ -5,8 +5,6 @@ search whether it is true of a scene. Because every caption carries its form, th
 all captions and all pictures is known, and with it every false negative.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What turns pictures and sentences into vectors for an index: a model with all that must stand before it."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ It works without JavaScript and loads nothing from the network. A picture is ask
 index, never by a path, so that no request can name another file; and what is sent is a new JPEG made from it.
 """
 
-from __future__ import annotations
-
 import io
 import socket
 import tempfile

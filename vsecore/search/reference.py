@@ -5,8 +5,6 @@ space, so an index that was learned from pictures alone has never seen what it w
 (`tests/benchmarks/search.py`) measures what that costs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ The probability is that the picture is the very one that such a caption was writ
 do as well counts as wrong, so the true share of pictures that fit is higher.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

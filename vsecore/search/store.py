@@ -1,7 +1,5 @@
 """What an index keeps on disk: every picture's name, version and vectors (float32), in one SQLite file."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ the learning rate is wrong, so that nothing can be learned; and the model collap
 the same vector.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace

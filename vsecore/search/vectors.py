@@ -8,8 +8,6 @@ is the mean of all K·L cosines, so it stands for similarities in which every pa
 those in which the nearest pairs decide. Each proposes pictures, and the model's own similarity ranks them.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

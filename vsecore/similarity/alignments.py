@@ -6,8 +6,6 @@ from text to image), and one for the whole picture and the whole caption. These 
 that two modules bring together: a graph reasons over them (SGR), or a gate filters them (SAF).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, pad

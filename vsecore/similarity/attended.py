@@ -8,8 +8,6 @@ they need not add up to one.
 Everywhere: K contexts of S elements, Q queries of L elements, in tensors (K, S, L, Q).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What a similarity is: the contract that evaluation, mining and losses rely on."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """BFAN: attention that leaves out what matters less than the rest, in both directions."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """The cosine of two vectors: one for a picture, one for a caption."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

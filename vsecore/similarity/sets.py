@@ -10,8 +10,6 @@ Each is a class whose `score` reads the cosines of b pictures' elements with c c
 function of tensors with the same options.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Literal
 

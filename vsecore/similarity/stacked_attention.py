@@ -1,7 +1,5 @@
 """SCAN: words attend to regions, or regions to words, and the score is how well each is answered."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

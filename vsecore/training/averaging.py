@@ -1,7 +1,5 @@
 """Averages of the weights over the end of an epoch, which are evaluated in place of the last weights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 from typing import cast

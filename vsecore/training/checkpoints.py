@@ -3,8 +3,6 @@
 The format is safetensors, not pickle: a checkpoint from someone else can hold wrong numbers, never code.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

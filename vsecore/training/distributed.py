@@ -1,7 +1,5 @@
 """One process or many: where a model trains, and how the parts of a batch in several processes are joined."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """What identifies a run: its recipe, data, seed and precision, as `run.json` keeps them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tempfile

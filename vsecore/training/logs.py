@@ -1,7 +1,5 @@
 """Training's numbers for TensorBoard: a callback of `fit` that writes them. It needs the extra `logs`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The training loop (`fit`), and how a run is loaded again (`load_run`)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """How weights are updated: the optimizer, the learning rate's schedule, and a check on the losses."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Training in rounds: a first model finds the hard negatives that the second one learns from."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """The region graph of VSRN: elements exchange messages, weighed by how much two of them are related."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

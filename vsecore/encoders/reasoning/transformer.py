@@ -1,7 +1,5 @@
 """A Transformer over entities: cells, regions or words look at each other, all pairs at once."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

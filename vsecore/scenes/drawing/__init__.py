@@ -4,8 +4,6 @@ Each thing is painted four times larger than it is shown, reduced once and kept:
 in another picture is pasted, not painted again. That is what makes thousands of pictures a matter of seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Animals. Everything is painted looking to the right; `draw` turns it round."""
 
-from __future__ import annotations
-
 from math import cos, pi, sin
 
 from vsecore.scenes.drawing.brush import INK, PALETTE, Brush, Colour, dark, light

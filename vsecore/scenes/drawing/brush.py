@@ -1,7 +1,5 @@
 """The palette, and a brush that paints one thing in units of its own size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import cos, pi, sin
 

@@ -1,7 +1,5 @@
 """The eight places, painted from the far to the near; nothing in them is a kind of the catalogue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from math import pi, sin

@@ -1,7 +1,5 @@
 """Plants, toys, the things of the sky and what is built."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from math import cos, pi, sin
 

@@ -1,7 +1,5 @@
 """Vehicles. Everything is painted looking to the right; `draw` turns it round."""
 
-from __future__ import annotations
-
 from math import cos, pi, sin
 
 from vsecore.scenes.drawing.brush import PALETTE, Brush, Colour, dark, light, mix
