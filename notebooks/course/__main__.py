@@ -1,7 +1,5 @@
 """`python -m course`: run and show the notebooks, build the book, make and grade learners' copies."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

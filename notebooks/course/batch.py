@@ -4,8 +4,6 @@
 command that rebuilds the stored ones from their texts.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

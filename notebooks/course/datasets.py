@@ -1,7 +1,5 @@
 """One way to open all data: the embedded world by its name, photographs by their folder."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The figure of an experiment: a row for each arm, a dot for each seed, their mean with its interval."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

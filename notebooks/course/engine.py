@@ -3,8 +3,6 @@
 It is what the first notebook trains. `python -m course.engine` makes it anew.
 """
 
-from __future__ import annotations
-
 from safetensors.torch import load_file, save
 
 from course.lesson import Lesson

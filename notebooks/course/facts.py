@@ -1,7 +1,5 @@
 """All facts of a drawn scene, each with the scene in which it alone is different, and who says them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

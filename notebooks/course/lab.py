@@ -1,7 +1,5 @@
 """JupyterLab as the course opens it: on the learner's copies, with the settings that the course needs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ A notebook has one source and three tiers. `begin` checks its four parameters an
 which picks each tier's sizes, opens the data, trains, and asserts what the text says of the results.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Numbered pictures: a tag with a number in a corner, and captions that name it. Both can be taken away."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """Words that learners type and the drawn world does not know, and what it knows of a similar meaning."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

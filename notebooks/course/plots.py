@@ -1,7 +1,5 @@
 """Figures in one house style: quiet axes, colours that colour-blind readers can tell apart, words for all."""
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Such trainings take half an hour, so that what came of them is stored. ``python 
 them: each system has the settings of its record, and seed 0.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What schemes are sketched with: boxes, arrows, and points on a circle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A slot has the same colour in every figure.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence

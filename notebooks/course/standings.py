@@ -1,7 +1,5 @@
 """The scoreboard that runs through the course: one protocol, and a few more rows in each notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 

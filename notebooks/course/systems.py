@@ -1,7 +1,5 @@
 """The systems of the course in one picture: which part each takes at each stage, read from its recipe."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """What came out for each paper, and its claims in a table: what notebooks and evidence pages share."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Widgets that stay useful where no kernel runs: each has a static cell beside it in its notebook."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """Tables, and numbers with what they count, as results are written."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -4,8 +4,6 @@ What jupyter-book wants in one folder is laid there first: the book's own pages,
 end of the widgets, so that the built book asks the network for nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib.resources
 import json

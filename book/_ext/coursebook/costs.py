@@ -3,8 +3,6 @@
 Its words stand in `costs.md.jinja`; here are its tables.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the book asks of Sphinx beyond jupyter-book: a page's way to its notebook, and nothing from afar."""
 
-from __future__ import annotations
-
 import operator
 import re
 from importlib import import_module

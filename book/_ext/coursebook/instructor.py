@@ -1,7 +1,5 @@
 """Fill the instructor page with what comes from the notebooks and their exercises: times, weeks and hints."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Print the built book as one PDF: each page through Chromium, then bound, numbered and given bookmarks."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -4,8 +4,6 @@ A heading begins a slide, and so does what follows a figure, and text beyond `MO
 boxes are the speaker's notes. Solutions, folded or long code and widgets are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from importlib import resources

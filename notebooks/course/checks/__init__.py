@@ -3,8 +3,6 @@
 Each notebook has a module with its exercises; `exercise` says how an answer is judged.
 """
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The exercises of notebook 17, *All together*."""
 
-from __future__ import annotations
-
 import torch
 from torch import inf
 

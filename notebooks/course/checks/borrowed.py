@@ -1,7 +1,5 @@
 """Whether an answer is the learner's own: not left empty, and not carried by what does the work already."""
 
-from __future__ import annotations
-
 import dis
 from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, ModuleType

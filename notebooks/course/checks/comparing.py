@@ -3,8 +3,6 @@
 `kinds` explains how exercises are built from them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter

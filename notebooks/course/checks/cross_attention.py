@@ -1,7 +1,5 @@
 """The exercises of notebook 07, *Cross-attention, and what it costs*."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import cosine_similarity, leaky_relu, normalize
 

@@ -1,7 +1,5 @@
 """The exercises of notebook 02, *Encoders*."""
 
-from __future__ import annotations
-
 import torch
 from torch import inf, nan
 

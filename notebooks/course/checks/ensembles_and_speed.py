@@ -1,7 +1,5 @@
 """The exercises of notebook 12, *Ensembles*."""
 
-from __future__ import annotations
-
 import torch
 
 from course.checks.comparing import between, equals, passed, same, shape

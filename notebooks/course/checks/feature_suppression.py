@@ -1,7 +1,5 @@
 """Exercises of notebook 15: reliance on a mark, a linear probe, InfoNCE's gradient."""
 
-from __future__ import annotations
-
 import math
 
 import torch

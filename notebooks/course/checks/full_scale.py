@@ -1,7 +1,5 @@
 """The exercises of notebook 18, *Full scale*."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import nn

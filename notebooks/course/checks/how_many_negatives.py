@@ -1,7 +1,5 @@
 """The exercises of notebook 11, *How many negatives?*."""
 
-from __future__ import annotations
-
 import math
 import operator
 

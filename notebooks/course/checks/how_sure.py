@@ -1,7 +1,5 @@
 """The exercises of notebook 04, *Learning to rank*, that are about how sure a result is."""
 
-from __future__ import annotations
-
 import statistics
 
 import torch

@@ -1,7 +1,5 @@
 """The exercises of notebook 03, *The joint space*."""
 
-from __future__ import annotations
-
 import torch
 from torch import inf
 

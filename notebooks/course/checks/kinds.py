@@ -55,8 +55,6 @@ normalises, for example). Answers may be integers, lists or arrays, so begin a p
 need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

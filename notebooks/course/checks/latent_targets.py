@@ -1,7 +1,5 @@
 """Exercises of notebook 16: a multiplier that holds a loss at its bound."""
 
-from __future__ import annotations
-
 from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same

@@ -1,7 +1,5 @@
 """The exercises of notebook 04, *Learning to rank*."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import torch

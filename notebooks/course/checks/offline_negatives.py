@@ -1,7 +1,5 @@
 """The exercises of notebook 08, *Offline negatives*."""
 
-from __future__ import annotations
-
 import math
 
 import torch

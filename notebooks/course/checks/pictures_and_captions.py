@@ -1,7 +1,5 @@
 """The exercises of notebook 01, *Pictures and captions*."""
 
-from __future__ import annotations
-
 import itertools
 from functools import cache
 

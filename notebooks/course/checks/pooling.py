@@ -1,7 +1,5 @@
 """The exercises of notebook 10, *Pooling: sort, weigh, sum*."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, inf, nan
 

@@ -1,7 +1,5 @@
 """The exercises of notebook 09, *The quintuplet loss*."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import torch

@@ -1,7 +1,5 @@
 """The exercises of notebook 05, *Relations*."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, inf
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Inputs on which the exercises of several notebooks try answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """The exercises of notebook 19, *From a folder to an engine*."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import numpy as np

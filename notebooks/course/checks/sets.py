@@ -1,7 +1,5 @@
 """The exercises of notebook 13, *Sets: more than one vector*."""
 
-from __future__ import annotations
-
 import torch
 from torch import inf, nan
 

@@ -1,7 +1,5 @@
 """Exercises of notebook 14: slots that share out the elements, and sets compared by smooth-Chamfer."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from types import SimpleNamespace

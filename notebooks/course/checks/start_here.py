@@ -1,7 +1,5 @@
 """The exercises of notebook 00, *Start here*."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import normalize
 

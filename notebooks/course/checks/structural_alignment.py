@@ -1,7 +1,5 @@
 """The exercises of notebook 06, *Structural alignment*."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """What notebooks 06 and 07 draw: words and boxes, pools, what a pair costs, who stands where."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

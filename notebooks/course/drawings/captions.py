@@ -1,7 +1,5 @@
 """The figures of notebook 01: captions beside pictures, facts and who says them, and pairs that are true."""
 
-from __future__ import annotations
-
 import html
 import textwrap
 from collections.abc import Mapping, Sequence

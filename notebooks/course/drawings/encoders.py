@@ -1,7 +1,5 @@
 """The figures of notebook 02: heat maps over a picture, its elements, and ways to read a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

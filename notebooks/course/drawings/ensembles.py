@@ -1,7 +1,5 @@
 """The drawings of notebook 12: how the members of an ensemble vote, and what pairs of systems gain."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The figures and tables of notebook 03: the sphere, a rank, recalls against size, and orders of systems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The figures of notebook 16: a latent target, a multiplier's path, and what it does to both losses."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 

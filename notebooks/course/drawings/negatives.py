@@ -1,7 +1,5 @@
 """The drawings of notebook 11: which negatives count, four spaces on a circle, K through a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The drawings of notebook 08: harder negatives, gaps, reach, true negatives, near duplicates."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise

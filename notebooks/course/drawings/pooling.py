@@ -1,7 +1,5 @@
 """The drawings of notebook 10: sort, weigh and sum; AdPool; what counts where in a scene."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The drawings of notebook 09: seven similarities, gradients, a hierarchy, a collapse, gains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

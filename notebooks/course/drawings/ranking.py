@@ -1,7 +1,5 @@
 """The figures of notebook 04: a hinge, what a loss pushes, a collapse, intervals, a long training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

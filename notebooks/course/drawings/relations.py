@@ -1,7 +1,5 @@
 """What notebook 05 draws: the block, what it needs, choices beside chance; and who is left of whom."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The drawings of notebook 18: rows that a step reads, pairs that a batch compares, what re-ranking finds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The figures and tables of notebook 19: what searches cost, cells, the modality gap, ideas and controls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import faiss

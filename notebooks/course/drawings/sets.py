@@ -1,7 +1,5 @@
 """The figures of notebook 13: sets of vectors on a circle, PIE-Net, and Gaussians in a plane."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from collections.abc import Mapping, Sequence

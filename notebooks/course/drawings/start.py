@@ -1,7 +1,5 @@
 """The figures of notebook 00: what a search found, and the loss while the network trains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The figures of notebook 15: what a shortcut costs, word by word and step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt

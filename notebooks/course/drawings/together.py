@@ -1,7 +1,5 @@
 """The drawings of notebook 17: rates, two measures of each system, what ideas add, which captions fail."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The course in one drawing: two encoders, one space, a matrix of scores, a loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import matplotlib.pyplot as plt

@@ -3,8 +3,6 @@
 `python -m course.explainer NAME` records a film anew.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple

@@ -5,8 +5,6 @@ written as scripts: systems, the pictures' features, and what is true of which p
 draws stands in `page`.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import re

@@ -4,8 +4,6 @@ All read the same scenes with the same words. They are trained for minutes, so w
 works, and not how good its paper is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

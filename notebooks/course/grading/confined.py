@@ -7,8 +7,6 @@ system lacks it, the kernel starts all the same: see the instructor page for wha
 It is run as a file, not imported, so it uses only the standard library.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

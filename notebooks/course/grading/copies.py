@@ -1,7 +1,5 @@
 """Learner copies: stored notebooks with the learner's parts cut out, brought up to date and never lost."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Grade what learners handed in: find it, have it marked, and write a page and a table."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections import Counter

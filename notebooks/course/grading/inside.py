@@ -5,8 +5,6 @@ no trial and no expected value lies in the learner's process. Whatever a learner
 another answer.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

@@ -4,8 +4,6 @@ Answers are judged in the grader's process, which runs no code of a learner. Wha
 an answer, never a judgement.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

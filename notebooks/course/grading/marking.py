@@ -4,8 +4,6 @@ The marks do not rest on what a notebook says about itself, such as its stored o
 sources of its cells are used, and one tag, which says where the parameters go.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

@@ -3,8 +3,6 @@
 Otter has what schools use, but runs its tests in the learner's own process, and has no limit for a cell.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterable

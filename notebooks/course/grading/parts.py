@@ -1,7 +1,5 @@
 """The learner's part of an exercise's cell: marked in the notebook's text, cut out of the learner's copy."""
 
-from __future__ import annotations
-
 import re
 
 from course.checks import EXERCISES

@@ -4,8 +4,6 @@ The stored notebooks are also the pages of the book, so their text holds what on
 exercises, boxes, and references to papers.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Callable, Iterator

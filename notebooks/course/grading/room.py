@@ -1,7 +1,5 @@
 """The room that a learner's code runs in: its folders, what it sees of the course, and its end."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

@@ -4,8 +4,6 @@ Only plain values pass: numbers, text, lists, tuples, tensors and arrays. Readin
 unpickling would. The same file serves both sides.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Iterator

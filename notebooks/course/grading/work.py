@@ -1,7 +1,5 @@
 """Mark each learner in a process of its own, so that nobody's code ends the grading of others."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing
