@@ -13,8 +13,9 @@ from pypdf import PdfReader
 
 from course import batch
 from course.widgets import explorer
-from coursebook import build, print_book
+from coursebook import build
 from coursebook.browser import browser, open_page, settle
+from coursebook.pdf import print_book
 from vsecore.paths import ROOT
 from watched import need_chromium
 

@@ -1,7 +1,5 @@
 """Whose work an answer is: what the package, the notebook or another library does already is no answer."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -4,8 +4,6 @@ One damage of each sort is tried on files that people hand to `vse`. Formats wit
 own (features, bottom-up attention's, word vectors, weights, archives, tables, indexes) are not among them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

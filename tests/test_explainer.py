@@ -12,7 +12,8 @@ from playwright.sync_api import expect
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from course.explainer import explain, film, lay_explainer, laying, trained
+from course.explainer import film, laying, trained
+from course.explainer.laying import explain, lay_explainer
 from coursebook.browser import open_page
 from vsecore import cli, scenes
 from vsecore.export import packed, parts_of

@@ -1,7 +1,5 @@
 """Grading: a class gets what it deserves, its report is safe to open, and a stopped run goes on."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -15,8 +13,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course.grading import grade_folder, kernel, marking, work
-from course.grading.grade import SIGNS, best_marks
+from course.grading import kernel, marking, work
+from course.grading.grade import SIGNS, best_marks, grade_folder
 from vsecore.paths import ROOT
 
 IMPORT = "from course.checks import check, exercise"
@@ -242,8 +240,7 @@ def test_whose_process_is_ended_is_tried_once_more_and_told(tmp_path, monkeypatc
     assert not results["cem"].notebooks[0].troubles
     assert work.known(works[0]) == results["anna"] and work.known(replace(works[0], seconds=61)) is None
     monkeypatch.setattr(work, "PACKAGE", tmp_path, raising=False)
-    now = work.Work("anna", works[0].place, works[0].notebooks, "smoke", 60, ())
-    assert work.known(now) is None, "the code that judges has changed"
+    assert work.known(work.Work("anna", works[0].place, works[0].notebooks, "smoke", 60, ())) is None
     path = works[0].place / work.MARKS
     path.write_text(path.read_text()[:-5])
     assert work.known(works[0]) is None, "what is damaged is marked again"

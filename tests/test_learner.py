@@ -13,8 +13,7 @@ from course import lab
 from course.batch import notebooks
 from course.checks import EXERCISES
 from course.checks.exercise import RUN_ABOVE
-from course.grading import Fate, write_learner_copies, write_package
-from course.grading.copies import digest, learner_copy
+from course.grading.copies import Fate, digest, learner_copy, write_learner_copies, write_package
 from course.grading.parts import with_import, without_marks, without_parts
 from course.grading.plain import citations
 from vsecore.paths import ROOT

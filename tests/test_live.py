@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from course.engine import first_engine
-from course.explainer import lay_explainer
 from course.explainer.laying import FIRST_EXAMPLES as EXAMPLES
+from course.explainer.laying import lay_explainer
 from coursebook.build import LIVE_SEARCH as PLACE
 from vsecore import scenes
 from vsecore.data.words import tokenize

@@ -1,7 +1,7 @@
 """What notebooks import, and what runs them and makes learners' copies. Nothing in ``vsecore`` imports it."""
 
 from course import drawings
-from course.explainer import explain
+from course.explainer.laying import explain
 from course.lesson import Lesson, begin, check_machine, numbers
 from course.standings import scoreboard
 

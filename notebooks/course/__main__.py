@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from vsecore import cli, paths, stopping, threads
 from vsecore.cli.options import check_writable
@@ -19,33 +20,29 @@ app = typer.Typer(
 app.callback()(cli.everywhere)
 
 
-Names = Annotated[list[str] | None, typer.Argument(help="Beginnings of names, such as 04. [default: all]")]
+Names = Annotated[list[str] | None, Argument(help="Beginnings of names, such as 04. [default: all]")]
 
 
 @app.command()
 def course(
     notebooks: Names = None,
-    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "lesson",
-    data: Annotated[str, typer.Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
-    data_root: Annotated[str, typer.Option(help="The folder of a photograph collection.")] = "",
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")] = 0,
+    tier: Annotated[str, Option(help="smoke, lesson or full.")] = "lesson",
+    data: Annotated[str, Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
+    data_root: Annotated[str, Option(help="The folder of a photograph collection.")] = "",
+    seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")] = 0,
 ) -> None:
     """Run the notebooks into build/notebooks, then build the book."""
     if tier != "full":  # two notebooks at a time, so one thread here and in each of them
         os.environ.update(threads.one_thread(os.environ))
     from course import batch
     from course.lesson import begin
-    from coursebook import build_book
+    from coursebook.build import build_book
 
     # It refuses a wrong parameter now, not after the first notebook.
     begin(tier, data, data_root, seed)  # type: ignore[arg-type]
     executed = paths.ROOT / "build" / "notebooks"
-    parameters = {
-        "tier": tier,
-        "data": data,
-        "data_root": str(Path(data_root).resolve()) if data_root else "",
-        "seed": seed,
-    }
+    root = str(Path(data_root).resolve()) if data_root else ""
+    parameters = {"tier": tier, "data": data, "data_root": root, "seed": seed}
     chosen = batch.notebooks(notebooks or ())
     at_once = 1 if tier == "full" else 2
     if data == "scenes" and len(chosen) > 1:
@@ -60,10 +57,12 @@ def course(
 
 @app.command()
 def book(
-    pdf: Annotated[bool, typer.Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
+    pdf: Annotated[bool, Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
 ) -> None:
     """Build the book from the stored notebooks."""
-    from coursebook import build_book, find_chromium, print_book
+    from coursebook.browser import find_chromium
+    from coursebook.build import build_book
+    from coursebook.pdf import print_book
 
     if pdf:
         find_chromium()  # if it is missing, say so before the book is built
@@ -77,10 +76,10 @@ def book(
 @app.command()
 def slides(
     notebooks: Names = None,
-    out: Annotated[Path | None, typer.Option(help="Where the decks go. [default: build/slides]")] = None,
+    out: Annotated[Path | None, Option(help="Where the decks go. [default: build/slides]")] = None,
 ) -> None:
     """Make slides of the stored notebooks: each deck is one file that needs no network."""
-    from coursebook import SLIDES_FOLDER, write_slides
+    from coursebook.slides import SLIDES_FOLDER, write_slides
 
     folder = out or SLIDES_FOLDER
     check_writable("--out", folder)
@@ -92,11 +91,9 @@ def slides(
 def refresh(
     notebooks: Names = None,
     results: Annotated[
-        bool, typer.Option("--results", help="Only the words, and the cells that draw from records: seconds.")
+        bool, Option("--results", help="Only the words, and the cells that draw from records: seconds.")
     ] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Also record time and memory; on a quiet machine.")
-    ] = False,
+    cost: Annotated[bool, Option("--cost", help="Also record time and memory; on a quiet machine.")] = False,
 ) -> None:
     """Rebuild the stored notebooks from their texts (for authors)."""
     from course import batch
@@ -110,28 +107,27 @@ def refresh(
 @app.command()
 def learner(
     notebooks: Names = None,
-    out: Annotated[Path | None, typer.Option(help="Where the copies go. [default: build/learner]")] = None,
+    out: Annotated[Path | None, Option(help="Where the copies go. [default: build/learner]")] = None,
     solutions: Annotated[
-        bool, typer.Option(help="Fold a solution beneath each exercise, or leave all of them out.")
+        bool, Option(help="Fold a solution beneath each exercise, or leave all of them out.")
     ] = True,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite also what somebody has worked in.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite also what somebody has worked in.")] = False,
     package: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--package", help="Add the library as a wheel, and the folder course, which notebooks import."
         ),
     ] = False,
     otter: Annotated[
-        bool, typer.Option("--otter", help="Write assignments for otter-grader in place of copies.")
+        bool, Option("--otter", help="Write assignments for otter-grader in place of copies.")
     ] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
 
     Given again, it brings new notebooks and newer versions, and leaves alone what somebody has worked in.
     """
-    from course.grading import LEARNER_FOLDER, Fate, write_assignments, write_learner_copies, write_package
+    from course.grading.copies import LEARNER_FOLDER, Fate, write_learner_copies, write_package
+    from course.grading.otter import write_assignments
     from course.wording import counted
 
     folder = out or (LEARNER_FOLDER.with_name("otter") if otter else LEARNER_FOLDER)
@@ -167,7 +163,7 @@ def learner(
 @app.command()
 def lab(
     notebook: Annotated[
-        Path | None, typer.Argument(help="The notebook to open. [default: the first of build/learner]")
+        Path | None, Argument(help="The notebook to open. [default: the first of build/learner]")
     ] = None,
 ) -> None:
     """Open your copies of the notebooks in JupyterLab."""
@@ -178,26 +174,24 @@ def lab(
 
 @app.command()
 def grade(
-    folder: Annotated[
-        Path, typer.Argument(help="A learner's notebooks, or a class: one subfolder per learner.")
-    ],
+    folder: Annotated[Path, Argument(help="A learner's notebooks, or a class: one subfolder per learner.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where the report goes. [default: grades, in the folder]")
+        Path | None, Option(help="Where the report goes. [default: grades, in the folder]")
     ] = None,
     homework: Annotated[
         list[str] | None,
-        typer.Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
+        Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
     ] = None,
-    tier: Annotated[str, typer.Option(help="smoke, lesson or full.")] = "smoke",
-    minutes: Annotated[float, typer.Option(help="The limit for each notebook.")] = 10.0,
-    jobs: Annotated[int, typer.Option(min=1, help="How many learners at a time.")] = 1,
+    tier: Annotated[str, Option(help="smoke, lesson or full.")] = "smoke",
+    minutes: Annotated[float, Option(help="The limit for each notebook.")] = 10.0,
+    jobs: Annotated[int, Option(min=1, help="How many learners at a time.")] = 1,
 ) -> None:
     """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
 
     What was marked before and has not changed is not run again, so a run that was stopped goes on.
     """
     os.environ.update(threads.one_thread(os.environ))
-    from course.grading import grade_folder
+    from course.grading.grade import grade_folder
 
     check_writable("--out", out)
     page = grade_folder(

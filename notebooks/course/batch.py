@@ -1,8 +1,4 @@
-"""Run notebooks in batch, each in a process of its own.
-
-`run` executes them with papermill into another folder, never over the stored ones; `refresh` is the authors'
-command that rebuilds the stored ones from their texts.
-"""
+"""Run notebooks in batch, each in a process of its own, or rebuild the stored ones from their texts."""
 
 import copy
 import json
@@ -25,8 +21,7 @@ from nbclient import NotebookClient
 
 from course.lesson import LESSON_RECORDS, SMOKE_SIZES
 from vsecore import records, scenes
-from vsecore.data.files import holds, write_atomically
-from vsecore.data.splits import FeatureKind
+from vsecore.data.files import holds, write_whole
 from vsecore.paths import ROOT
 from vsecore.scenes.build import NETWORK_OF, SIZES, WORLD_VERSION
 from vsecore.threads import one_thread, whole_machine
@@ -57,8 +52,8 @@ def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
     return sorted(set(chosen)) if chosen else paths
 
 
-def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> None:
-    """Put the embedded world and some kinds of features of it into the cache, unless they are there.
+def make_world(tier: str) -> None:
+    """Put the embedded world and all kinds of features of it into the cache, unless they are there.
 
     Otherwise, notebooks that run side by side would each make it.
     """
@@ -66,7 +61,7 @@ def make_world(tier: str, kinds: Iterable[FeatureKind] = tuple(NETWORK_OF)) -> N
     for split, count in sizes.items():
         scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
     with ThreadPoolExecutor(2) as pool:
-        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in kinds]:
+        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in NETWORK_OF]:
             made.result()
 
 
@@ -77,7 +72,7 @@ def run(
     tell: Callable[[str], None] = print,
     at_once: int = 1,
 ) -> None:
-    """Execute notebooks with papermill into a folder, each in a process of its own.
+    """Execute notebooks with papermill into a folder, never over the stored ones.
 
     `tell` is called with a line about each notebook. Alone, a notebook has all cores; side by side, each runs
     on one thread.
@@ -206,8 +201,7 @@ def _store(name: str, notebook: dict[str, Any]) -> bool:
     stored = ROOT / "notebooks" / f"{name}.ipynb"
     if holds(stored, text):
         return False
-    with write_atomically(stored, "w") as file:
-        file.write(text)
+    write_whole(stored, text)
     return True
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from course.plots import COLOURS, name_rows
-from course.wording import seeds
+from course.wording import counted
 from vsecore.experiments import Studied
 from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.statistics import interval
@@ -116,7 +116,9 @@ def words_for(
     found: Mapping[str, Studied], data: str, oracle: float | None = None, ridge: bool = True
 ) -> str:
     """What the figure shows, for a reader who cannot see it."""
-    arms = [f"{arm} {found[arm].rsum:.1f} ({seeds(len(found[arm].seeds))})" for arm in by_rsum(found)]
+    arms = [
+        f"{arm} {found[arm].rsum:.1f} ({counted(len(found[arm].seeds), 'seed')})" for arm in by_rsum(found)
+    ]
     baselines = sorted({arm.baseline["rsum"] for arm in found.values() if ridge and arm.baseline})
     lines = [
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",

@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save
 
 from course.lesson import Lesson
 from vsecore import records, scenes
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -54,8 +54,7 @@ def make() -> None:
     run = fit(FIRST_RECIPE, data, seed=0)
     FOLDER.mkdir(exist_ok=True)
     run.tokenizer.save(FOLDER)
-    with write_atomically(WEIGHTS) as file:
-        file.write(save(run.model.state_dict()))
+    write_whole(WEIGHTS, save(run.model.state_dict()))
     metrics = evaluate_split(run.model, data.test, run.tokenizer)
     records.write(records.record_run(run, metrics, "the network that comes with the course"), RECORDS)
 

@@ -20,13 +20,6 @@ SETTINGS = {
 """What differs from JupyterLab's own defaults. A learner's own settings win."""
 
 
-def write_settings(environment: Path = Path(sys.prefix)) -> Path:
-    """Make `SETTINGS` the defaults of the JupyterLab in a Python environment; return the file that does."""
-    path = environment / "share" / "jupyter" / "lab" / "settings" / "overrides.d" / "vsecore.json"
-    write_json(path, SETTINGS, indent=2)
-    return path
-
-
 def first_notebook() -> Path:
     """The notebook to begin with: the learner's copy if there is one, or else the stored one."""
     learner = ROOT / "build" / "learner" / "00_start_here.ipynb"
@@ -47,7 +40,9 @@ def open_lab(notebook: Path | None = None) -> None:
     """Become JupyterLab, opened on a notebook, by default on the first one."""
     command = lab_command(notebook or first_notebook())
     with suppress(OSError):  # in an environment that others look after, Lab keeps its own defaults
-        write_settings()
+        write_json(
+            Path(sys.prefix, "share/jupyter/lab/settings/overrides.d/vsecore.json"), SETTINGS, indent=2
+        )
     environment = one_thread(os.environ)  # which its kernels get
     if os.name == "posix":  # replaces this process, so that Ctrl-C reaches the lab
         os.execve(command[0], command, environment)

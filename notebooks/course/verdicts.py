@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from course.wording import seeds, signed, spread
+from course.wording import counted, signed, spread
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE, PASSED
 from vsecore.experiments.printed import printed_difference
@@ -76,7 +76,7 @@ def ours(outcome: Outcome | None) -> str:
             difference = signed(statistics.mean(values), digits) + spread(values, digits)
             lines.append(f"{CALLED[measure]} {difference}{said}")
     if count := max((len(values) for values in outcome.differences.values()), default=0):
-        lines.append(seeds(count))
+        lines.append(counted(count, "seed"))
     return "<br>".join(lines)
 
 

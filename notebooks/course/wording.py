@@ -3,16 +3,16 @@
 import math
 import re
 import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.statistics import interval
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
-    """A Markdown table, if need be of a class of the stylesheet's."""
-    text = markdown_table(heads, rows)
-    return f":::{{table}}\n:class: {style}\n\n{text}\n:::" if style else text
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> str:
+    """A Markdown table, if need be of a class of the stylesheet's; "" without rows."""
+    text = markdown_table(heads, rows) if rows else ""
+    return f":::{{table}}\n:class: {style}\n\n{text}\n:::" if text and style else text
 
 
 def signed(value: float, digits: int = 1) -> str:
@@ -45,7 +45,3 @@ def mean(values: Collection[float], digits: int = 1) -> str:
 def counted(count: int, noun: str) -> str:
     """A count and what is counted: "1 remark", "2 remarks"."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def seeds(count: int) -> str:
-    return counted(count, "seed")

@@ -7,8 +7,6 @@ takes some steps from memory and from disk, in turns, each in a process of its o
 the system is asked to forget what it has read. With `--workers 1` another process prepares the batches.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import multiprocessing

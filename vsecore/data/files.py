@@ -52,6 +52,12 @@ def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Itera
         partial.unlink(missing_ok=True)
 
 
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file whole or not at all."""
+    with write_atomically(path, "w" if isinstance(content, str) else "wb") as file:
+        file.write(content)
+
+
 def write_json(path: str | Path, content: Any, **options: Any) -> None:
     """Write a JSON file whole or not at all, with options of `json.dump`."""
     with write_atomically(path, "w") as file:

@@ -20,7 +20,7 @@ import yaml
 from PIL import Image
 
 from course.batch import CourseError, notebooks
-from course.explainer import lay_explainer
+from course.explainer.laying import lay_explainer
 from course.grading.parts import key_of
 from course.grading.plain import facts_of, key_of_label
 from coursebook.costs import lay_costs
@@ -154,8 +154,9 @@ def lay_title_page(executed: Path, folder: Path) -> None:
         f"```{{image}} _generated/found.png\n:alt: {words}\n:width: 100%\n:class: figure\n```\n",
         encoding="utf-8",
     )
-    cards = []
-    for number, picture in enumerate(_one_of_each_place()):
+    cards, made = [], scenes.generate(100, seed=0, split="train")
+    first_of = {picture.scene.place: picture for picture in reversed(made)}
+    for number, picture in enumerate(first_of[place] for place in scenes.PLACES if place in first_of):
         pixels = scenes.draw(picture.scene, size=336)
         Image.fromarray(pixels).save(folder / f"scene{number}.png", optimize=True)
         said = [caption.text for caption in picture.captions]
@@ -165,13 +166,6 @@ def lay_title_page(executed: Path, folder: Path) -> None:
         )
     grid = "::::{grid} 2 2 4 4\n:gutter: 2\n:class-container: scenes\n\n" + "\n".join(cards) + "::::\n"
     (folder / "scenes.md").write_text(grid, encoding="utf-8")
-
-
-def _one_of_each_place() -> list[scenes.Picture]:
-    found: dict[str, scenes.Picture] = {}
-    for picture in scenes.generate(100, seed=0, split="train"):
-        found.setdefault(picture.scene.place, picture)
-    return [found[place] for place in scenes.PLACES if place in found]
 
 
 def lay_widgets(folder: Path) -> None:

@@ -10,11 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course.wording import signed, table, typeset
 from vsecore import records
-from vsecore.paths import assets
+from vsecore.paths import results
 from vsecore.records import Record
 from vsecore.training.planning import duration
 
-PAGE = "costs"
 BENCHMARKS = ("end_to_end", "streaming", "processes", "proposals", "search")
 COMMANDS = {
     "check": "`vse data check`",
@@ -36,9 +35,9 @@ KINDS = {
 """The kinds of index, as readers call them."""
 
 
-def lay_costs(folder: Path, kept: Path | None = None) -> None:
-    """Write the page of costs into a folder, from a folder of records; None: the repository's."""
-    (folder / f"{PAGE}.md").write_text(page(assets() / "results" if kept is None else kept), encoding="utf-8")
+def lay_costs(folder: Path) -> None:
+    """Write the page of costs into a folder."""
+    (folder / "costs.md").write_text(page(results()), encoding="utf-8")
 
 
 def page(kept: Path) -> str:

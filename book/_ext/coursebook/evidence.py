@@ -17,7 +17,7 @@ from jinja2 import Template
 from course import dots
 from course.plots import house_style
 from course.verdicts import DATA, WORKS, is_judged, ours, printed, side_by_side
-from course.wording import counted, mean, seeds, table, typeset
+from course.wording import counted, mean, table, typeset
 from vsecore import records
 from vsecore.experiments import (
     EXPERIMENTS,
@@ -111,8 +111,8 @@ def page(work: str, kept: Path, figures: Path) -> str:
             for one in (_asked(name, found, figures) for name in BY_WORK[work])
             if any(part for title, part in one.items() if title != "experiment")
         ],
-        departures=_table(["where", "the paper", "its code", "here"], differ),
-        misprints=_table(["system", "data", "what does not fit", "where"], misprints),
+        departures=table(["where", "the paper", "its code", "here"], differ),
+        misprints=table(["system", "data", "what does not fit", "where"], misprints),
         open=still_open(found),
     )
     return typeset(re.sub(r"\n{3,}", "\n\n", text).strip()) + "\n"
@@ -120,11 +120,6 @@ def page(work: str, kept: Path, figures: Path) -> str:
 
 def _template(name: str) -> Template:
     return Template((ROOT / "book" / "evidence" / name).read_text(encoding="utf-8"))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; "" without rows."""
-    return table(heads, rows) if rows else ""
 
 
 def verdict_counts(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
@@ -150,11 +145,10 @@ def _asked(name: str, found: Findings, figures: Path) -> dict[str, Any]:
     asked = (one for one in side_by_side(found.outcomes) if one[0].claim.experiment == name)
     judged = [one for one in asked if any(map(is_judged, one))]
     measured = {
-        key: _table([*heads.split(" | "), "trained from"], rows(experiment, found.fair["scenes"][name]))
+        key: table([*heads.split(" | "), "trained from"], rows(experiment, found.fair["scenes"][name]))
         for key, (heads, rows) in MEASURED.items()
     }
-    claims = _claims_table(judged) if judged else ""
-    return {"experiment": experiment, "figures": drawn, "claims": claims} | measured
+    return {"experiment": experiment, "figures": drawn, "claims": _claims_table(judged)} | measured
 
 
 def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
@@ -204,7 +198,7 @@ def _means(metrics: Sequence[str], digits: int = 1) -> Rows:
         [
             one.arm,
             *(mean(list(one.results[metric].values()), digits) for metric in metrics),
-            seeds(len(one.seeds)),
+            counted(len(one.seeds), "seed"),
         ]
         for one in arms.values()
         if {*metrics} <= one.results.keys()
@@ -228,7 +222,7 @@ def _elements(_: Experiment, arms: Mapping[str, Studied]) -> list[list[str]]:
                     for end in (max, min)
                 ]
                 whole = mean([one.results["rsum"][seed] for seed in shared])
-                rows.append([one.arm, called, whole, *cells, seeds(len(shared))])
+                rows.append([one.arm, called, whole, *cells, counted(len(shared), "seed")])
     return rows
 
 
@@ -239,7 +233,7 @@ def _passing(experiment: Experiment, arms: Mapping[str, Studied]) -> list[list[s
         if arm in arms and (miner := one.mined_by) in arms:
             passed = epochs_to_pass(arms[arm], arms[miner], "rsum").values()
             epochs = ", ".join("never" if one is None else str(one) for one in passed)
-            rows.append([arm, miner, epochs or "–", seeds(len(arms[arm].seeds))])
+            rows.append([arm, miner, epochs or "–", counted(len(arms[arm].seeds), "seed")])
     return rows
 
 

@@ -17,7 +17,7 @@ from course.batch import notebooks
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of
 from course.grading.plain import citations
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.paths import ROOT
 
 SLIDES_FOLDER = ROOT / "build" / "slides"
@@ -40,8 +40,7 @@ def write_slides(names: Iterable[str] = (), folder: Path = SLIDES_FOLDER) -> lis
     for path in notebooks(names):
         page, _ = exporter.from_notebook_node(slides_of(nbformat.read(path, as_version=4), cite))
         made.append(folder / f"{path.stem}.html")
-        with write_atomically(made[-1], "w") as file:
-            file.write(_ADDRESS.sub(_inlined, page))
+        write_whole(made[-1], _ADDRESS.sub(_inlined, page))
     return made
 
 

@@ -22,22 +22,15 @@ EXERCISES: dict[str, Exercise] = {
 """All exercises by their keys, in the order of the notebooks."""
 
 
-def explain_missing_names() -> None:
-    """From now on say `RUN_ABOVE` below the traceback of a missing name, where IPython runs the cells.
-
-    The error stays an error, so papermill, nbval and *Run All* still stop at it.
-    """
-
-    def show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None) -> None:
-        shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
-        if not isinstance(error, UnboundLocalError):  # of a function's own variable: no other cell can help
-            print(RUN_ABOVE)
-
-    if shell := get_ipython():
-        shell.set_custom_exc((NameError,), show)
+def _show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None) -> None:
+    """Show a missing name's traceback, then say `RUN_ABOVE`; nbval and *Run All* still stop at the error."""
+    shell.showtraceback((kind, error, trace), tb_offset=tb_offset, running_compiled_code=True)
+    if not isinstance(error, UnboundLocalError):  # of a function's own variable: no other cell can help
+        print(RUN_ABOVE)
 
 
-explain_missing_names()
+if shell := get_ipython():  # where IPython runs the cells
+    shell.set_custom_exc((NameError,), _show)
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -41,17 +42,14 @@ def agrees(made: Any, expected: Any, tolerance: float = 1e-5) -> bool:
     return bool(np.isclose(float(made), expected, 0, tolerance, equal_nan=True))
 
 
+@dataclass(eq=False)
 class Compared(Check):
     """Whether what `see` finds in the answer agrees with what it finds in the reference, on all cases."""
 
-    def __init__(
-        self,
-        see: Callable[[Callable[..., Any], Sequence[Any]], Any],
-        cases: Sequence[Given],
-        tolerance: float | None = None,
-        wrong: Sequence[Any] = (),
-    ) -> None:
-        self.see, self.cases, self.tolerance, self.wrong = see, cases, tolerance, wrong
+    see: Callable[[Callable[..., Any], Sequence[Any]], Any]
+    cases: Sequence[Given]
+    tolerance: float | None = None
+    wrong = ()
 
     def holds(self, task: Exercise, answer: Any) -> bool:
         make, right = task.inputs or tuple, task.called(task.reference)
@@ -66,15 +64,13 @@ class Gradient(Compared):
     """What `gradient` makes."""
 
 
-def same(
-    *cases: Given, by: By = None, tolerance: float | None = None, wrong: Sequence[Any] = (), **given: Any
-) -> Check:
+def same(*cases: Given, by: By = None, tolerance: float | None = None, **given: Any) -> Check:
     """The answer returns what the reference returns, on an input for each case; on one if there are none.
 
     What is `given` holds in all of them. Of a result, `by` is compared: a function of it, or the number of a
     part. Numbers may be apart by the tolerance, or else what the exercise says, or 1e-5.
     """
-    return Compared(partial(_result, by=by), _joined(cases, given), tolerance, wrong)
+    return Compared(partial(_result, by=by), _joined(cases, given), tolerance)
 
 
 def shape(*cases: Given, by: int | None = None, **given: Any) -> Check:

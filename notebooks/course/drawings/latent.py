@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -24,19 +25,13 @@ BOXES = {
     "reconstruction\nloss": (8.6, -1.2, 1.9, "#fbdcc8"),
 }
 """Where each box stands, how wide it is, and its colour: x, y, width, colour."""
-ARROWS = (
-    ("picture", "image\nencoder"),
-    ("image\nencoder", "$v$"),
-    ("$v$", "contrastive\nloss"),
-    ("caption", "caption\nencoder"),
-    ("caption\nencoder", "$z$"),
-    ("$z$", "contrastive\nloss"),
-    ("$z$", "decoder $h$"),
-    ("caption", "MiniLM"),
-    ("MiniLM", "target $y$"),
-    ("decoder $h$", "reconstruction\nloss"),
-    ("target $y$", "reconstruction\nloss"),
+CHAINS = (
+    ("picture", "image\nencoder", "$v$", "contrastive\nloss"),
+    ("caption", "caption\nencoder", "$z$", "contrastive\nloss"),
+    ("$z$", "decoder $h$", "reconstruction\nloss"),
+    ("caption", "MiniLM", "target $y$", "reconstruction\nloss"),
 )
+"""The boxes that arrows lead through."""
 
 
 def overview() -> Figure:
@@ -46,7 +41,7 @@ def overview() -> Figure:
     axes.text(9.6, -2.03, "used in training only", ha="right", fontsize=9, color=COLOURS[2])
     for name, (x, y, width, colour) in BOXES.items():
         box(axes, (x, y), (width, 0.6), name, colour)
-    for start, end in ARROWS:
+    for start, end in chain.from_iterable(map(pairwise, CHAINS)):
         (x, y, width, _), (to_x, to_y, to_width, _) = BOXES[start], BOXES[end]
         arrow(axes, (x + width / 2, y), (to_x - to_width / 2, to_y))
     return figure

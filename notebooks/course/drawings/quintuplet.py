@@ -9,7 +9,7 @@ import numpy as np
 
 from course.plots import COLOURS, DASHES, curve_panels, name_rows, show
 from course.sketch import arrow, canvas
-from course.wording import seeds
+from course.wording import counted
 from vsecore import records
 from vsecore.paths import results
 
@@ -184,7 +184,7 @@ def gains(rows: Mapping[str, Sequence[float]]) -> None:
         axes.plot(each, [place] * len(each), "s" if "25" in name else "o", color=colour, alpha=0.7)
         axes.plot([np.mean(each)] * 2, [place - 0.3, place + 0.3], color=colour, linewidth=2)
     axes.axvline(0, color="0.4", linestyle=":")
-    labels = [f"{name} ({seeds(len(each))})" for name, each in rows.items()]
+    labels = [f"{name} ({counted(len(each), 'seed')})" for name, each in rows.items()]
     name_rows(axes, (label.replace(", ", ",\n", 1) for label in labels))
     axes.set_xlabel("gain in rsum over VSE++")
     means = [f"{label} {np.mean(each):+.1f}" for label, each in zip(labels, rows.values(), strict=True)]

@@ -76,19 +76,16 @@ def speed(metrics: Mapping[str, float], real: int) -> None:
     )
 
 
-def cells(
-    vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.ndarray]], count: int = 16
-) -> None:
+def cells(vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.ndarray]]) -> None:
     """Show cells and a query in a plane, and beside it pictures of the cells that a real query looks into.
 
-    What is searched is (n, D) and the query (D,). The pictures of each real cell come with the nearest first,
-    and the plane has so many cells.
+    What is searched is (n, D) and the query (D,). The pictures of each real cell come with the nearest first.
     """
     centred = vectors - vectors.mean(0)
     plane = np.linalg.svd(centred[:1000], full_matrices=False)[2][:2]  # the two widest directions
     points, at = centred @ plane.T, (query - vectors.mean(0)) @ plane.T
     points = np.ascontiguousarray(points, dtype=np.float32)
-    kmeans = faiss.Kmeans(2, count, seed=1)
+    kmeans = faiss.Kmeans(2, 16, seed=1)
     kmeans.train(points)
     centres = np.asarray(kmeans.centroids)
     low, high = points.min(0), points.max(0)
@@ -102,7 +99,7 @@ def cells(
     bare(axes)
     light, extent = ListedColormap(["white", "#FFE1A8"]), (low[0], high[0], low[1], high[1])
     axes.imshow(np.isin(of, probed), extent=extent, origin="lower", cmap=light, aspect="auto")
-    for cell in range(count):
+    for cell in range(len(centres)):
         axes.contour(mesh[..., 0], mesh[..., 1], of == cell, [0.5], colors="0.6", linewidths=0.7)
     axes.plot(*points.T, ".", color=COLOURS[0], markersize=1.5, alpha=0.5)
     axes.plot(*centres.T, "k+", markersize=6)

@@ -8,7 +8,7 @@ import numpy as np
 
 from course import dots, plots
 from course.plots import COLOURS, MARKERS, name_rows
-from course.wording import seeds, signed
+from course.wording import counted, signed
 from vsecore.experiments import Studied
 
 Change = tuple[float, float, float, int]
@@ -73,7 +73,7 @@ def ideas(alone: Mapping[str, Change], added: Mapping[str, Change]) -> None:
             place, few = rows.index(name) + shift, count < 3
             axes.plot([low, high], [place, place], color=colour)
             axes.plot(middle, place, marker, color=colour, markerfacecolor="white" if few else colour)
-            words = signed(middle).replace("-", "−") + (f", {seeds(count)}" if few else "")
+            words = signed(middle).replace("-", "−") + (f", {counted(count, 'seed')}" if few else "")
             side, end = (1, np.nanmax([middle, high])) if middle > 0 else (-1, np.nanmin([middle, low]))
             style: dict[str, Any] = {"ha": "left" if side > 0 else "right", "va": "center", "fontsize": 8.5}
             axes.annotate(words, (end, place), (7 * side, 0), textcoords="offset points", **style)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from course.explainer import trained
 from vsecore import records
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import unit
@@ -148,7 +148,6 @@ def make(name: str) -> None:
         key: value if key in ("step", "which") else value.half()
         for key, value in (developed(vectors) | numbers).items()
     }
-    with write_atomically(trained.FOLDER / f"{name}.safetensors") as file:
-        file.write(save(kept))
+    write_whole(trained.FOLDER / f"{name}.safetensors", save(kept))
     metrics = evaluate_split(run.model, trained.data_of(FILMS[name].system).test, run.tokenizer)
     records.write(records.record_run(run, metrics, f"the explainer's {name}"), trained.RECORDS)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from course.marks import Marks
 from vsecore import records, scenes
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.vocabulary import Vocabulary
@@ -155,8 +155,7 @@ def make(names: Sequence[str] = ()) -> None:
         words.save(folder)
         run = fit(recipe, data, seed=0, tokenizer=words)
         parts = packed(run.model.state_dict())
-        with write_atomically(FOLDER / f"{name}.safetensors") as file:
-            file.write(save(parts))
+        write_whole(FOLDER / f"{name}.safetensors", save(parts))
         run.model.load_state_dict(unpacked(parts))
         metrics = evaluate_split(run.model, data.test, words)
         records.write(records.record_run(run, metrics, f"the explainer's system {name}"), RECORDS)

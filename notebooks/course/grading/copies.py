@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 from course.batch import notebooks
 from course.grading.parts import key_of, with_import, without_marks, without_parts
 from course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.paths import ROOT
 
 LEARNER_FOLDER = ROOT / "build" / "learner"
@@ -80,8 +80,7 @@ def write_learner_copies(
             if text == was:
                 continue
         if fates[path] is not Fate.CURRENT:
-            with write_atomically(path) as file:
-                file.write(text.encode("utf-8", "surrogateescape"))
+            write_whole(path, text.encode("utf-8", "surrogateescape"))
     return fates
 
 

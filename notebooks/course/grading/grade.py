@@ -14,7 +14,7 @@ from course.checks import EXERCISES
 from course.grading.marking import Mark, MarkState, NotebookMarks, exercises_of, one_line, read_hand_in
 from course.grading.work import Marked, Work, known, mark_all
 from course.lesson import TIERS
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_atomically, write_whole
 
 SIGNS: dict[MarkState, str] = {
     "right": "✓",
@@ -50,17 +50,8 @@ def grade_folder(
 
     What was handed in is read and never written to. It is other people's code: run this in a container (see
     the instructor page). What an earlier run has marked is not run again if nothing has changed since, so a
-    run that was stopped goes on.
-
-    Args:
-        folder: what was handed in: notebooks, which are one learner's, or a subfolder for each learner.
-        out: where the report and the executed notebooks go. [default: `folder/grades`]
-        homework: what was set: numbers of notebooks, such as "04", and exercises, such as "04.step"; none:
-            all that anybody handed in.
-        tier: the tier that the notebooks are run at.
-        minutes: the limit for each notebook.
-        jobs: how many learners are graded at a time.
-        tell: called with a line about each notebook.
+    run that was stopped goes on. The arguments are those of `python -m course grade`; `tell` is called with a
+    line about each notebook.
     """
     if tier not in TIERS:
         raise ValueError(f"tier is {tier!r}: it must be one of {', '.join(TIERS)}")
@@ -182,6 +173,5 @@ def write_report(learners: Sequence[LearnerMarks], folder: Path, tier: str) -> P
     )
     shown = {"learners": learners, "exercises": exercises, "tasks": EXERCISES, "signs": SIGNS, "tier": tier}
     date = datetime.now(UTC).date().isoformat()
-    with write_atomically(folder / "report.html", "w") as file:
-        file.write(pages.get_template("report.html.jinja").render(date=date, **shown))
+    write_whole(folder / "report.html", pages.get_template("report.html.jinja").render(date=date, **shown))
     return folder / "report.html"

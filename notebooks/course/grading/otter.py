@@ -18,7 +18,7 @@ from course.checks import EXERCISES
 from course.grading.copies import in_plain_words
 from course.grading.parts import BEGINS, ENDS, key_of, with_import
 from course.grading.plain import citations
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 
 
 def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
@@ -30,8 +30,7 @@ def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
         if path.exists():
             raise FileExistsError(f"{path} is there already: move it away, or name another folder")
     for path, notebook in made.items():
-        with write_atomically(path, "w") as file:
-            file.write(nbformat.writes(notebook) + "\n")
+        write_whole(path, nbformat.writes(notebook) + "\n")
     return list(made)
 
 
