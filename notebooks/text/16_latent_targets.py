@@ -369,15 +369,13 @@ best = {f"{name}: rsum": run.best["rsum"] for name, run in best.items()}
 course.numbers(best)
 lesson.finding("MiniLM's vector is easier to predict with LTD", held["LTD"] < held["BL"] - 0.01)
 of_bl, of_constraint, of_dual = best.values()
-lesson.finding(
-    "the dual objective leads in the short training", of_dual > max(of_bl, of_constraint) + 3
-)
+lesson.finding("the constraint does not lead by far yet", of_constraint < of_dual + 15)
 
 # %% [markdown]
-# A decoder finds more of the sentence in the vectors of LTD. Both ways of adding the target raise the rsum (of 100 development pictures), and the *dual
-# objective* is ahead of the constraint. Why, if the constraint is the paper's point? The training is too short. A hundred steps leave $\lambda$ no chance to
-# fall for long, so a constraint is little more than a strong weight, which begins at $1/0.4 = 2.5$ times $\beta$ and grows. Its advantage is that it lets go, which needs
-# a longer training.
+# A decoder finds more of the sentence in the vectors of LTD. The rsum (of 100 development pictures, from one seed) says less: in our run the *dual objective*
+# is ahead of the constraint, on another processor it may not be. Why is the constraint not clearly ahead, if it is the paper's point? The training is too short.
+# A hundred steps leave $\lambda$ no chance to fall for long, so a constraint is little more than a strong weight, which begins at $1/0.4 = 2.5$ times $\beta$ and
+# grows. Its advantage is that it lets go, which needs a longer training.
 #
 # ## What bounds do
 #
@@ -489,7 +487,7 @@ lesson.outcome(
 # grows and grows.
 # ````
 #
-# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. So the order is the reverse of our short training, because here
+# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. Our short training did not show that. One reason may be that here
 # $\lambda$ has time to fall. The bound of 0.05, which is never met, loses most of the gain in rsum
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
@@ -682,7 +680,7 @@ check("16.explore", (your_expectation, your_finding))
 # - A decoder must predict a sentence encoder's vector from the caption's, so that the vector keeps what the sentence says.
 # - A multiplier is an integral controller: it pushes until the bound is met and then lets go. If it may fall below zero, it winds up and answers late.
 # - A bound that is met helps retrieval more than one that is missed; one that is far too tight takes over the training.
-# - The constraint reaches 466.1, the same target as a second loss 455.6, and no target 451.3 (five seeds); in a hundred steps the second loss is ahead.
+# - The constraint reaches 466.1, the same target as a second loss 455.6, and no target 451.3 (five seeds); a hundred steps do not show it yet.
 #
 # ## Where to read on
 #
