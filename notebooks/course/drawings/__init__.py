@@ -50,7 +50,7 @@ def system(lit: str | Iterable[str] = tuple(STAGES)) -> None:
     for row in range(4):
         for column in range(4):
             place, fill = (8.32 + 0.3 * column, 1.27 - 0.3 * row), blue if row == column else other
-            square = plt.Rectangle(place, 0.27, 0.27, facecolor=fill, edgecolor=edge, linewidth=width)
+            square = plt.Rectangle(place, 0.3, 0.3, fc=fill, ec=edge, lw=width, snap=False)
             axes.add_patch(square)
     axes.text(8.91, 0.14, "scores", ha="center", va="top", fontsize=9)
     arrow(axes, (9.57, 0.97), (9.98, 0.97), _LINE)
