@@ -387,12 +387,14 @@ drawings.relevance(truth[200:300, 40:60], own[200:300, 40:60])
 y = truth.sum(1)  # (Nc,)   y_c
 called_false = (truth & ~own).sum() / truth.sum()
 np.testing.assert_allclose(called_false, 1 - Nc / y.sum())  # the two sides of the equation
+vague = np.sort(y - 1)[-(Nc // 10) :].sum() / (y - 1).sum()  # y - 1: a caption's false pairs
 course.numbers(
     {
         "true pairs that the protocol calls false (%)": 100 * called_false,
         "captions that are true of a foreign picture (%)": 100 * np.mean(y > 1),
         "pictures that a caption is true of, mean": y.mean(),
         "foreign captions that are true of a picture, mean": (truth & ~own).sum(0).mean(),
+        "false pairs of the vaguest tenth of the captions (%)": 100 * vague,
     }
 )
 
@@ -455,8 +457,8 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 # ```
 #
 # So does it help to say more? Only up to a point. A likely reason is that facts differ in how many pictures they rule out: few pictures show a
-# dog, but about half of the dogs look left, and sizes and directions are what *detail* loves to mention. At the other end, a few vague captions
-# make most of the false pairs: *I count one person* is true of very many pictures. (The intervals of the middle annotators overlap, so read
+# dog, but about half of the dogs look left, and sizes and directions are what *detail* loves to mention. At the other end, the vaguest tenth of the
+# captions makes most of the false pairs: *I count one person* is true of very many pictures. (The intervals of the middle annotators overlap, so read
 # their order as a coarse one.)
 #
 # ## How many false negatives does a batch hold?
@@ -561,8 +563,9 @@ drawings.by_batch(sizes, lines | {"all five": chances.mean(1)}, drawn)
 # ```{exercise} Change one thing
 # :label: ex-01-explore
 #
-# How many of the false negatives in a batch of 128 would be gone without *terse*? `expected_false_negatives(truth[kept], owner[kept], B)` counts
-# only some of the captions. Write down what you expect and why, run the cell, and write down what you found. Then try another annotator.
+# How many of the false negatives in a batch of 128 would be gone without *terse*? With `kept = turn != habits.index("terse")`,
+# `expected_false_negatives(truth[kept], owner[kept], B)` counts only the captions of the other four. Write down what you expect and why,
+# compute it, and write down what you found. Then try another annotator.
 # ```
 
 # %%
@@ -599,8 +602,9 @@ for benchmark, name in (("coco", "protocol, COCO"), ("cxc", "CxC"), ("eccv", "EC
 Markdown(table(["right by", "captions of a picture", "pictures of a caption"], known))
 
 # %% [markdown]
-# Neither list is complete: most pairs were never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and simpler
-# than COCO, but its numbers are of the same order as ECCV Caption's. So photographs have false negatives as well.
+# Both lists name more right answers than the protocol, so photographs have false negatives as well. Neither list is complete: most pairs were
+# never looked at, and ECCV Caption covers only a part of the split. Our world is smaller and simpler than COCO, but its numbers are of the same
+# order as ECCV Caption's.
 # [The joint space](03_joint_space.ipynb) shows which measures use such lists.
 #
 # | paper | in this notebook | in the package |
