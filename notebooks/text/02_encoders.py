@@ -82,7 +82,7 @@ to_words = ridge(means, said)
 
 # %% [markdown]
 # A cell's vector is as wide as the mean, so the map can read a single cell too. We ask each cell of a test picture how strongly it speaks
-# for a word {cite}`zhou2016cam`; in the figure, yellow is strongest. Choose other words or another picture.
+# for a word {cite}`zhou2016cam`; in the figure, yellow is strongest, and each word has its own scale. Choose other words or another picture.
 
 # %%
 row = 12  # of the test split
@@ -417,8 +417,8 @@ for (kind, question), (share, *_) in accuracy.items():
 if accuracy:
     shares = {name: share for name, (share, *_) in accuracy.items()}
     for kind in datasets:
-        lesson.finding(f"{kind} know the thing at their own place", shares[kind, "here"] > 85)
-        lesson.finding(f"{kind} hardly know the farthest thing", shares[kind, "farthest"] < 25)
+        lesson.finding(f"{kind} know the thing at their own place", shares[kind, "here"] > 90)
+        lesson.finding(f"{kind} hardly know the farthest thing", shares[kind, "farthest"] < 18)
     gain = shares["patches", "farthest"] - shares["the place alone", "farthest"]
     lesson.finding("patches know a little more of it than the place gives away", 0 < gain < 10)
 
@@ -591,7 +591,7 @@ print(f"{length} vectors, the same alone and among {among.shape[1]} places")
 # - A GRU passes messages from word to word, so that a word's vector depends on its neighbours.
 # - Padding must never change a result: choose with the mask, do not multiply by it.
 # - A vector carries what its network was trained to carry, not all that it could see: a linear probe reads the thing at its own place from
-#   more than 85 % of the vectors, but the farthest thing from fewer than 25 %.
+#   more than nine of ten vectors, but the farthest thing from only about one in seven.
 #
 # ## Where to read on
 #
