@@ -225,7 +225,7 @@ print("vsecore.evaluation.ranks agrees with both cells")
 #
 # Every number of the usual table summarises these two lists. *R@k*, recall at k, is the percentage of ranks below k. The *median rank* is
 # the middle of the sorted ranks, rounded down, plus one; the mean rank is their mean plus one. Here is the row of a search among the
-# first hundred pictures:
+# first hundred pictures (`i2t` is picture to text, `t2i` text to picture):
 
 
 # %% tags=["nbval-ignore-output"]
@@ -360,8 +360,8 @@ course.numbers({f"R@1 among {small} pictures": in_folds["t2i_r1"]})
 # on:
 #
 # - `"a"`: it stays about the same;
-# - `"b"`: it falls, but stays well above a tenth;
-# - `"c"`: it falls to about a tenth;
+# - `"b"`: it falls, but to much more than a tenth of this value;
+# - `"c"`: it falls to about a tenth of this value;
 # - `"d"`: nobody can tell from the folds.
 # ```
 
@@ -371,7 +371,7 @@ check("03.folds", your_prediction)
 
 # %% [markdown]
 # Only the number of negatives changes: among $n$ pictures, a caption has $n - 1$ negatives, and each of them has a chance to score higher.
-# Suppose their scores follow a *normal distribution* with mean zero and standard deviation one; this only sets the unit. Let the score of
+# Suppose their scores are independent and follow a *normal distribution* with mean zero and standard deviation one; this only sets the unit. Let the score of
 # the caption's picture follow a normal distribution with mean $\delta$, the *lead*, and standard deviation $\sigma$, the *spread*. Call
 # its density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay below with chance $\Phi(s)^{n-1}$, so
 #
@@ -435,7 +435,7 @@ lesson.finding(
 # guesses would fall to a tenth.
 # ````
 #
-# R@1 falls, but it stays well above a tenth, and the formula predicts it to within a few points. Does the formula also hold for published
+# R@1 falls, but to much more than a tenth, and the formula predicts it to within a few points. Does the formula also hold for published
 # systems? For six of them we take R@1 and R@10 at COCO 1K and predict the three recalls at COCO 5K.
 
 
@@ -626,8 +626,10 @@ lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r
 # ```{exercise} Change one thing
 # :label: ex-03-explore
 #
-# Does a more forgiving measure agree with the truth better, from picture to text? Replace R@1 in the first line by `"i2t_r10"`, `"rsum"` or
-# `"i2t_meanr"` (best when low). Write down what you expect before you run it, and afterwards what the number says.
+# Does a more forgiving measure agree with the truth better, from picture to text? The number above is
+# `kendalltau(means("i2t_r1"), means("i2t_map_at_r")).statistic`. Print it with `"i2t_r10"`, `"rsum"` or `"i2t_meanr"` in place of `"i2t_r1"`. (A
+# mean rank is best when low, so a negative correlation is agreement.) Write down what you expect before you run it, and afterwards what the
+# number says.
 # ```
 
 # %% tags=["nbval-ignore-output"]

@@ -43,8 +43,8 @@ def in_front(others: np.ndarray, own: float) -> None:
     axes.hist(others, bins=edges, color="0.75", label="other pictures")
     axes.hist(others[others >= own], bins=edges, color=COLOURS[1], label="negatives in front")
     axes.axvline(own, color=COLOURS[0], label="its own picture")
-    axes.set(xlabel="similarity to one caption", ylabel="pictures", yscale="symlog")
-    axes.set(xlim=(others.min() - step, 1))  # no cosine is larger
+    axes.set(xlabel="similarity to one caption", ylabel="pictures (logarithmic above 1)", yscale="symlog")
+    axes.set(xlim=(others.min() - step, 1), yticks=(0, 1, 2, 5, 10, 20, 50))  # no cosine is above 1
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     show(
