@@ -697,8 +697,8 @@ course.scoreboard("05")
 # ```{exercise} Change one thing
 # :label: ex-05-ablation
 #
-# Change one thing in `changed`, and write down what you expect before you run it: one head (`heads=1`), another pooling (`pool="max"`),
-# another seed (`draw=1`), a larger batch (`batch=64`). In `found_out`, write what came out and how sure you are.
+# Change one thing in `changed`, and write down what you expect before you run it: one head (`{"heads": 1}`), another pooling
+# (`{"pool": "max"}`), another seed (`{"draw": 1}`), a larger batch (`{"batch": 64}`). In `found_out`, write what came out and how sure you are.
 # ```
 
 # %%
