@@ -391,7 +391,7 @@ print(f"a caption of its own, without: {holds_own(careless, owner)}")
 try:
     OfflineNegatives(careless.numpy(), mined.pictures).check(train)
 except ValueError as refused:
-    print("the package:", str(refused).split(",")[0])
+    print("the package refuses them:", str(refused).split(": ")[1])
 
 # %% tags=["nbval-ignore-output"]
 own_share = 100 * (owner[careless] == torch.arange(len(v))[:, None]).double().mean()
@@ -445,13 +445,13 @@ for kind, share in shares.items():
 # %% [markdown]
 # The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
 # list but draws from all of it, and gives offline negatives a margin of 0: they may be as similar to the anchor as its own item, but not more.
-# Both weaken the push against what is true. Longer lists contain fewer true pairs but easier negatives, so the length is a compromise.
+# Both weaken the push against what is true. In longer lists a smaller share is true, but the negatives are easier, so the length is a compromise.
 #
 # ## Do near duplicates make harder negatives?
 #
 # If two pictures are almost the same, a caption of one is a hard negative for the other, or so it seems. Our world has a knob for that:
 # `near_duplicates` is the share of pictures that differ from an earlier one in one fact. We take three small worlds that the model has not
-# learned from. By how much is a caption more similar to its own picture than to the hardest negative of a batch, of all pictures, and of
+# learned from. By how much is a caption more similar to its own picture than to the hardest negative of a batch of 32, of all pictures, and of
 # those that it is really false of? This difference is its *lead*.
 
 
