@@ -422,7 +422,7 @@ draw.gradients(maps)
 
 # %% [markdown]
 # An online negative that comes close to the pair can be pushed down several times as hard as by a plain hinge. An
-# offline negative can be pulled *up*: it should stay above the online one. And in the triangle, the loss *rewards* a violated margin, because a negative weight turns the hinge around.
+# offline negative can be pulled *up*: it should stay above the online one. And in the triangle the weighted term is negative, so a violated margin *lowers* the loss.
 #
 # ```{exercise} When the weight is negative
 # :label: ex-09-negative
@@ -515,8 +515,8 @@ lesson.finding("a second round has it no more often", max(after_second) < after_
 # The whole order asks two things: the pair above the offline negative, and that one above the *hardest of a batch*, which with random
 # weights hardly ever happens.
 #
-# The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes. The share of pairs in the
-# whole order does not grow, so no hierarchy has formed. But the aim is retrieval of new pictures, so we measure that next.
+# The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes. In the figure the
+# pairs move right, but the two kinds of negatives stay mixed: no hierarchy has formed. But the aim is retrieval of new pictures, so we measure that next.
 #
 # ## Both directions at once
 #
@@ -625,11 +625,11 @@ better = at_zero + 60 < warmed < complete - 60
 lesson.finding("after all negatives, online terms make the ranking much better", better)
 
 # %% [markdown]
-# For the margin of zero, loss and spread nearly vanish: the model has collapsed, and finds nothing. With a larger margin, a collapse is no
-# longer free.
+# For the margin of zero, loss and spread nearly vanish: the model has collapsed. With a margin of 0.2 it has not, but after two epochs it
+# finds hardly more: the margin is not the only reason.
 #
-# The last two rows are a fairer test, because both begin with epochs of all negatives. Still, without online terms the rsum, here of the
-# 300 development pictures, is much lower. The paper's table 3 has trainings of full length; *Fine-tune* goes on with the weights of the
+# The last two rows, of five epochs, are fairer: both begin with all negatives. Still, without online terms the rsum, here of the
+# 300 development pictures, is much lower. The paper's tables 1 and 3 have trainings of full length; *Fine-tune* goes on with the weights of the
 # first round, and *OnlineQuin* makes the two new pairs of online negatives. It gives R@1 from picture to text:
 #
 # | | BFAN | VSRN |
@@ -684,8 +684,8 @@ lesson.outcome("slow VSE++ is 9 points below its best", 8 < behind < 10)
 # gains nothing. But mAP@R, which counts every true pair, rises by 0.8 points both ways, to pictures in all five seeds.
 #
 # **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in the fair lists are true of the picture,
-# and 41 % of the pictures are true of the caption. Pushing right answers away should cost mAP@R, yet it rises. Perhaps the false negatives
-# teach more than the true ones harm.
+# and 41 % of the pictures fit the caption. Pushing right answers away should cost mAP@R, yet it rises. Perhaps the really
+# wrong negatives teach more than the right answers harm.
 #
 # **How sure we are.** The rows with one seed prove little. In the slow rows, VSE++ is 9
 # points below its best. The paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. This world has near duplicates, so these
@@ -697,7 +697,8 @@ lesson.outcome("slow VSE++ is 9 points below its best", 8 < behind < 10)
 # ```{exercise} Change one thing
 # :label: ex-09-explore
 #
-# Change one thing about AdapOffQuin: `alpha`, `beta`, `weights`, or how long the lists are (`h` captions and a fifth as many pictures). First
+# Change one thing about AdapOffQuin: `alpha`, `beta`, `weights` (`"clamped"` or `"detached"`), or, with `your_change = {}`, the length of
+# the lists (`h` captions and a fifth as many pictures). First
 # write, in the last cell, what you expect; then run both cells and write what came out. After a few epochs of one seed, changes below about 20
 # points of rsum (of 300 development pictures) are noise.
 # ```
@@ -714,7 +715,7 @@ tried = {
 course.numbers(tried)
 
 # %%
-expected = "A larger alpha makes the weights nearly equal: closer to OffQuin."  # your part
+expected = "Nearly equal weights: like OffQuin with a heavier online part."  # your part
 found = f"After a few epochs: {tried['rsum, changed'] - tried['rsum, as it was']:+.0f} in rsum."  # your part
 check("09.explore", (expected, found))
 

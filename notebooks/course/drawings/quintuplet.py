@@ -78,7 +78,7 @@ def seven() -> None:
 
 def gradients(maps: Sequence[np.ndarray]) -> None:
     """Show the gradients of equation 6, for a pair at 0.5, offline across and online upwards."""
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.6), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(8.6, 3.4), sharey=True)
     titles = ("the pair", "the online negative", "the offline negative")
     for axes, push, title in zip(panels, maps, titles, strict=True):
         image = axes.imshow(push, "PuOr_r", origin="lower", extent=(-0.2, 1, -0.2, 1), vmin=-4, vmax=4)
@@ -86,25 +86,26 @@ def gradients(maps: Sequence[np.ndarray]) -> None:
         axes.axvline(0.5, color="0.35", linestyle=":", linewidth=1)
         axes.axhline(0.5, color="0.35", linestyle=":", linewidth=1)
         axes.grid(False)
-        axes.set(xlabel="similarity of the offline negative", title=title)
+        axes.set(xlabel="similarity of the\noffline negative", title=title)
     panels[0].set_ylabel("similarity of the online negative")
-    panels[0].text(0.74, -0.18, "negative weight,\nopen hinge", ha="center", fontsize=8)
-    arrow(panels[0], (0.8, 0.0), (0.93, 0.38), "black", "->")
+    panels[0].text(0.76, -0.18, "negative\nweight,\nopen hinge", ha="center", fontsize=8)
+    arrow(panels[0], (0.85, 0.07), (0.93, 0.38), "black", "->")
     figure.colorbar(image, ax=panels, label="gradient\n(− pulled up, + pushed down)", extend="both")
     show(
         figure,
         alt="Three maps of gradients over the similarity of the offline negative, across, and of the "
         "online negative, upwards, for a pair at one half. Below an online similarity of 0.3 only the"
         " offline hinge acts. Above it, the pair is pulled up and the online negative pushed down, "
-        "the more so the harder the online negative, and both signs turn around far to the right of "
-        "the black line. The offline negative is pushed down where it beats the pair and the online "
-        "negative is low, and pulled up where the online negative is high.",
+        "the more so the harder the online negative. The online negative's sign turns around far to "
+        "the right of the black line; the pair is pulled up everywhere. The offline "
+        "negative is pushed down where it beats the pair and the online negative is low, and pulled up "
+        "where the online negative is high.",
     )
 
 
 def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
     """Show how pairs, offline and online negatives are distributed; each model has seven (B,)."""
-    figure, panels = plt.subplots(1, 3, figsize=(10, 3.2), sharey=True)
+    figure, panels = plt.subplots(1, 3, figsize=(8.6, 3), sharey=True)
     edges = np.linspace(-0.5, 1, 51)
     for axes, (title, seven) in zip(panels, similar.items(), strict=True):
         kinds = {
