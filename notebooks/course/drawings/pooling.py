@@ -69,13 +69,13 @@ def two_levels() -> Figure:
             ((3.5, 5.6 + 0.4 * turn), (6.3, y)),
         ):
             arrow(axes, start, end)
-    box(axes, (20.2, 5.6), (3.0, 1.6), "balance ω\n$\\rightarrow v$", (COLOURS[2], 0.35))
+    box(axes, (20.2, 5.6), (3.0, 1.6), "balance ω gives $v$", (COLOURS[2], 0.35))
     return figure
 
 
 def over_the_scene(picture: np.ndarray, maps: Mapping[str, np.ndarray]) -> Figure:
     """Lay what each cell counts, in percent, over the picture; the scale is the same for all maps."""
-    figure, panels = plt.subplots(1, 1 + len(maps), figsize=(2.15 * (1 + len(maps)), 2.7))
+    figure, panels = plt.subplots(1, 1 + len(maps), figsize=(1.7 * (1 + len(maps)), 2.3))
     most = max(float(values.max()) for values in maps.values())
     draw_picture(panels[0], picture, "the scene")
     for axes, (name, values) in zip(panels[1:], maps.items(), strict=True):
