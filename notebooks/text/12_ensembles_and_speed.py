@@ -234,11 +234,12 @@ plots.show(
 
 # %% [markdown]
 # The less two systems agree, the more they gain together. Look at R and G: as features they seem very different, yet their mistakes are
-# about as alike as those of two runs on P. In our world both are read from one convolutional network, while the patches come from a vision
+# at least as alike as those of two runs on P. In our world both are read from one convolutional network, while the patches come from a vision
 # transformer. So changing the backbone helps more than changing how the picture is cut up.
 #
-# How much does averaging bring? In [The joint space](03_joint_space.ipynb), the scores of wrong pictures were noise with a standard
-# deviation of $\sigma$, and the right picture had a lead of $\delta$ over their mean. Averaging $M$ systems leaves the lead as it is. The
+# How much does averaging bring? As in [The joint space](03_joint_space.ipynb), let the right picture lead the mean of the wrong ones by
+# $\delta$. This time $\sigma$ is the standard deviation of the *wrong* pictures' scores (there it was one, and $\sigma$ that of the right
+# picture's). Averaging $M$ systems leaves the lead as it is. The
 # variance of the averaged noise is the mean of $M \times M$ products: $M$ of a system with itself, each $\sigma^2$, and $M(M-1)$ of two
 # different systems, each $\rho\sigma^2$. So the standard deviation of the mean is
 #
@@ -492,7 +493,8 @@ lesson.outcome("after 3 epochs", early == [485, 486, 494])
 # **How sure we are.** Five seeds on one drawn world, in which R and G come from the same network. The paper's table and all comparisons are
 # on [the evidence page](../evidence/2ad.md).
 #
-# Here are the two ensembles on the course's scoreboard. They have more features and parameters than any row before, so compare with care.
+# Here are the two ensembles on the course's scoreboard. They read more kinds of features than any
+# other row and train two or three systems, so compare with care.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("12")
@@ -510,7 +512,7 @@ course.scoreboard("12")
 # - An ensemble averages similarities; it works because its members make different mistakes, and the correlation of these predicts the gain.
 # - Averaging cannot remove a mistake that all members share; a fair control has as many models on one kind of features.
 # - An ensemble of cosines is one embedding, so it is cached and searched like any system, and can be cut down to the width of one.
-# - Three kinds of features beat one system by 11.5; about half of that would have come from any three models.
+# - Three kinds of features beat one system by 11.5; three systems on regions alone already bring about half of that.
 #
 # ## Where to read on
 #
