@@ -71,9 +71,7 @@ SPARSE = {
         (1, 2), wrong=[(1, 1), (1, 8)]
     ),
     "All of them would learn from a mean. This is a maximum.": (16, 8),
-    "Each vector looking for a partner would give that. MIL takes one maximum over all 16 cosines.": like(
-        (4, 4), (8, 8)
-    ),
+    "MIL takes one maximum over all 16 cosines, not one for each vector.": like((4, 4), (8, 8)),
     "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL takes one "
     "maximum over all pairs.": (4, 8),
     "Right: one in sixteen cosines, and a quarter of the vectors.": passed,
@@ -122,9 +120,9 @@ def positives_only(v, t, scale, shift, positives):
 
 SOFT = {
     "Return one number, the sum over all pictures and captions.": shape(),
-    "With scale 0 every pair of points matches with probability σ(shift).": same(scale=0.0),
-    "A pair of points matches with probability σ(shift − scale · distance); a picture and a caption with the "
-    "mean over their points.": same(),
+    "With scale 0 every pair of points matches with probability sigmoid(shift).": same(scale=0.0),
+    "A pair of points matches with probability sigmoid(shift − scale · distance); a picture and a caption "
+    "with the mean over their points.": same(),
     no_gradient_at("the points"): gradient(),
     "You took the logarithm of every pair of points. First the mean probability of a picture and a caption, "
     "then its logarithm.": mean_of_logs,

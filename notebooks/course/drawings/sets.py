@@ -121,5 +121,5 @@ def gaussians(points: np.ndarray, means: np.ndarray, deviations: np.ndarray, nam
         axes.plot(*mean, MARKERS[row + 1], color=COLOURS[row], label=name)
     axes.set(xlabel="dimension 1", ylabel="dimension 2")
     axes.set_aspect("equal", adjustable="datalim")
-    axes.legend(loc="best", fontsize=9)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=1, fontsize=9)
     return figure
