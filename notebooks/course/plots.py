@@ -120,7 +120,8 @@ def curve_panels(
     for axes in grid[:-1].flat:
         axes.set_xlabel("")  # it stands below them all
     handles, names = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", ncols=4 if len(names) > 3 else len(names))
+    ncols = 3 if len(names) == 5 else min(4, len(names))  # five names stand as three and two
+    figure.legend(handles, names, loc="outside upper left", ncols=ncols)
     return figure, list(grid.flat)
 
 

@@ -26,7 +26,7 @@ IDEAS = {
     "AdOpt (11)": (
         "2ad_negatives",
         "AdOpt, released",
-        {"the hardest negative": "hardest triplet", "all negatives": "always 127"},
+        {"the hardest negative from the start": "hardest triplet", "all negatives": "always 127"},
     ),
     "three kinds of features (12)": (
         "2ad_ensembles",
@@ -65,6 +65,8 @@ def speed(metrics: Mapping[str, float], real: int) -> None:
             keys = {count: f"{size}_{kind}_{value}" for size, count in sizes.items()}
             known = {count: metrics[key] for count, key in keys.items() if key in metrics}
             panels[label][name] = list(known), list(known.values())
+    for lines in panels.values():
+        lines["graph (HNSW), to 100,000"] = lines.pop("graph (HNSW)")
     figure, (left, right) = curve_panels(panels, x="vectors", size=(8.6, 3.5))
     left.set(xscale="log", yscale="log")
     right.set_ylim(0.7, 1.02)
@@ -141,7 +143,7 @@ def ten_million(metrics: Mapping[str, float]) -> Markdown:
     for name, kind in {**KINDS, "product quantisation": "pq128x4"}.items():
         key = f"made_1000000_{kind}"
         if f"{key}_ms_a_query" in metrics:
-            longer = 10**0.5 if "cells" in name else 10  # √2 times as many cells, each √2 times as full
+            longer = 10**0.5 if "cells" in name else 10  # √10 times as many cells, each √10 times as full
             gigabytes, minutes = metrics[f"{key}_bytes_a_vector"] / 100, metrics[f"{key}_build_seconds"] / 6
             query, share = metrics[f"{key}_ms_a_query"] * longer, metrics[f"{key}_recall_at_10"]
             rows.append([name, f"{gigabytes:,.1f}", f"{minutes:,.1f}", f"{query:,.0f}", f"{share:.2f}"])
