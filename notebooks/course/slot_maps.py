@@ -140,7 +140,11 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
     The shares are (K, L) numbers in [0, 1] that add up to 1, and have one colour scale, so that two tables
     can be compared.
     """
-    figure, panels = plt.subplots(1, 1 + len(shares), figsize=(2.3 * (1 + len(shares)), 2.75))
+    down = -(-(1 + len(shares)) // 3)  # three tables a row
+    figure, grid = plt.subplots(down, 3, figsize=(6.8, 2.5 * down))
+    panels, spare = grid.ravel()[: 1 + len(shares)], grid.ravel()[1 + len(shares) :]
+    for axes in spare:
+        axes.axis("off")
     rows, columns = (range(1, size + 1) for size in cosines.shape)
     style: dict[str, Any] = {"cmap": "Greys", "vmin": -1.0, "vmax": 2.4}
     heatmap(panels[0], cosines.numpy(), names=(rows, columns), written="{:.2f}".format, **style)
@@ -151,7 +155,8 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
         axes.set_title(f"{name} (%)", fontsize=9)
     for axes in panels:
         axes.set_xlabel("caption's vector")
-    panels[0].set_ylabel("picture's vector")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("picture's vector")
     return figure
 
 

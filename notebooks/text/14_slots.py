@@ -72,7 +72,7 @@ system(lit="pool")
 #
 # A picture shows several things, and a caption names some of them. Therefore DivE {cite}`kim2023dive` embeds each as a *set* of four vectors.
 # Each vector is collected by a *slot*: four slots compete for the cells of a picture, in four rounds. We train DivE on scenes, small and briefly. Every rsum
-# of this notebook, up to the section with recorded results, is over 250 development pictures.
+# of this notebook that is not from records is over 250 development pictures.
 
 # %%
 quick = {"dim": 64, "text.encoder.word_dim": 64, "losses.triplet.warmup_epochs": 1}
@@ -186,7 +186,7 @@ def shares_of(keys, queries, mask):  # (B, N, Dh), (B, K, Dh), (B, N) -> (B, K, 
 # ````
 #
 # A slot then takes the weighted mean of the values, so its shares must first add up to 1 over the elements. What it
-# receives is added to what it was. With the slots $E$ and the values $u$:
+# receives is added to what it was. With the slots $E$, the values $u$ and a learned matrix $W_o$, ($D_h$, D):
 #
 # $$\hat A_{nk} = \frac{A_{nk}}{\sum_{i=1}^{N} A_{ik}}, \qquad \bar E = \hat A^\top u W_o + E \qquad (3)$$
 
@@ -347,7 +347,7 @@ lesson.finding("one slot takes far more cells than the others", largest > 40)
 # equation 3, where a slot with a little of every cell counts as much as a slot with many.
 # ````
 #
-# So competition has not produced the tidy division that slots promise, and the two values of rsum, 8 apart from one seed, do not show that it is needed. The paper reports a
+# So competition has not produced the tidy division that slots promise, and the two values of rsum, less than 10 apart from one seed, do not show that it is needed. The paper reports a
 # gain (table 3, a Transformer in place of slots: 496.1 against 500.8); two epochs of a small model cannot confirm or refute that.
 #
 # ## Why a global feature?
@@ -508,7 +508,7 @@ plots.show(
 )
 
 # %% [markdown]
-# These are the vectors of our trained system. Smooth-Chamfer lies in between: every pair gets some gradient, and a pair gets much if it is the closest in its
+# These are the vectors of our trained system. Smooth-Chamfer lies between Chamfer and match probability: every pair gets some gradient, and a pair gets much if it is the closest in its
 # row or column.
 #
 # ## Idle slots
@@ -539,13 +539,13 @@ points = flat_map.fit_transform(flat)  # (2 n K, 2)
 plots.show(
     slot_maps.map_of_sets(points, slots=4),
     alt="The vectors of fifty pictures (circles) and of a caption of each (triangles), placed by t-SNE; lines join the four vectors of a set. Two colours of "
-    "the captions form tight clusters of their own: these slots give nearly the same vector for every caption.",
+    "the captions keep to themselves: these slots give nearly the same vector for every caption.",
 )
 
 # %% [markdown]
-# *t-SNE* {cite}`vandermaaten2008tsne` places vectors in a plane so that near ones stay near; distances between clusters mean little. Where the triangles of one
-# colour form a tight heap, that slot says the same about every caption. It is *idle*, although every pair gets gradient under smooth-Chamfer. The paper
-# attributes untrained slots to MIL; here we see them without it. Is that a fault of the method, or of two epochs?
+# *t-SNE* {cite}`vandermaaten2008tsne` places vectors in a plane so that near ones stay near; distances between clusters, and their sizes, mean little. In our run
+# the triangles of slots 1 and 3 keep to themselves: whatever the caption says, the vectors of such a slot lie near each other, as the table said. It is *idle*,
+# although every pair gets gradient under smooth-Chamfer. The paper attributes untrained slots to MIL; here we see them without it. Is that a fault of the method, or of two epochs?
 #
 # ## Do sets find more than one vector?
 #
@@ -605,8 +605,9 @@ lesson.outcome("VSE∞ is 13 above DivE", 10 < -dots.gap(dive, learned_pool)[0] 
 # misprint), and DivE is 2.7 above VSE∞ there. Ours is one small world. The four systems with five seeds have levelled off: the last five of twenty
 # epochs raised none of them by as much as 0.7 % on the development split.
 #
-# What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, or leaves one out, first on
-# the side of the pictures, then on that of the captions; the other side keeps all four. The same for our five trainings of DivE:
+# What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first on the side of the
+# pictures, then on that of the captions, while the other side keeps all four; it also leaves out the weakest vector of the pictures. We leave out each in turn,
+# in our five trainings of DivE:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 alone, without = (
@@ -641,7 +642,8 @@ lesson.outcome(
 # carries most of what the set knows, which fits the good result of one slot. But in each of five trainings one picture vector, not always the same slot's, finds far
 # less alone, 327 to 372. The paper's table 5 has such a vector, and its authors suppose that it captures "highly ambiguous semantics".
 #
-# And the idle slots? In the long trainings there are none among the captions: each of their four vectors retrieves well alone. So two epochs were probably too few.
+# And the idle slots? In the long trainings, each of the captions' four vectors retrieves well alone, so none is useless; how much each varies from caption to caption
+# is not recorded. Two epochs were probably too few, but features and world differ, too.
 #
 # ## An experiment of your own
 #
@@ -671,7 +673,7 @@ your_expectation = (
     "The global feature matters most, since slots alone miss the scene."  # your part
 )
 your_finding = (
-    "Without it the rsum fell from 126 to 97, with one seed and few pictures."  # your part
+    "Without it the rsum fell by about a quarter, with one seed and few pictures."  # your part
 )
 check("14.explore", (your_expectation, your_finding))
 
