@@ -33,6 +33,8 @@ YEARS = dict(zip(SYSTEMS, _YEARS, strict=True))
 STAGES = ("encode", "pool", "compare", "learn")
 READABLE = {
     "0-layer transformer": "words, each by itself",
+    "4-layer transformer, 2-layer transformer": "Transformer, 4 + 2 layers",
+    "transformer, 2-layer transformer": "Transformer + 2 layers",
     "forward gru": "GRU",
     "gru last": "GRU over elements",
     "region graph": "graph of regions",
@@ -98,7 +100,7 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
     }
     first = next(iter(rows.values()))
     figure, axes = canvas((9.2, 0.9 + 0.48 * len(rows)), (0, 9.3), (len(rows) - 0.5, -1.1))
-    columns = {"encode": (0.85, 3.1), "pool": (3.95, 1.35), "compare": (5.3, 1.4), "learn": (6.7, 2.6)}
+    columns = {"encode": (0.95, 2.62), "pool": (3.57, 1.6), "compare": (5.17, 1.58), "learn": (6.75, 2.55)}
     for (stage, (start, width)), colour in zip(columns.items(), COLOURS, strict=False):
         axes.text(start, -0.75, stage, weight="bold")
         for place, row in enumerate(rows.values()):
@@ -106,12 +108,12 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
             shade = colour if new else "0.8"
             patch = plt.Rectangle((start, place - 0.44), width - 0.08, 0.88, fc=shade, alpha=0.22, lw=0)
             axes.add_patch(patch)
-            lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(15 * width))
+            lines = row[stage] if "\n" in row[stage] else textwrap.fill(row[stage], round(11.5 * width))
             ink, x = "black" if new else "0.35", start + 0.06
-            axes.text(x, place, lines, va="center", fontsize=8, linespacing=1.05, color=ink)
+            axes.text(x, place, lines, va="center", fontsize=10, linespacing=1.05, color=ink)
     for place, name in enumerate(rows):
         year = f"\n{YEARS[name]}" if name in YEARS else ""
-        axes.text(0, place, name + year, va="center", weight="bold", fontsize=8.5)
+        axes.text(0, place, name + year, va="center", weight="bold", fontsize=10)
     return figure
 
 
