@@ -602,7 +602,7 @@ def sample(mean, log_variance, noise):  # (B, D), (B, D), (B, J, D) -> (B, J, D)
 # before `exp`. Without the halving, the clouds have the wrong width and everything still seems to work, which makes it a mistake that is hard to find.
 # ````
 #
-# Two points at the distance $d$ match with the probability $1 / (1 + e^{a d - b})$, a sigmoid, and a picture matches a caption with the mean probability $p$ over
+# Two points at the distance $d$ match with the probability $1 / (1 + \exp(a\,d - b))$, a sigmoid, and a picture matches a caption with the mean probability $p$ over
 # their $J^2$ pairs of points. The *soft contrastive loss* is the sum, over all pictures and captions of a batch, of
 #
 # $$-\log p \ \text{ if they belong together}, \qquad -\log (1 - p) \ \text{ if not}.$$
