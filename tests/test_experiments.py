@@ -388,6 +388,9 @@ def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others
 
     monkeypatch.setattr(tuning, "development_curve", curve)
     arms, lines = ["all", "without AdPool"], []
+    monkeypatch.setattr(running, "plan", lambda *given, **options: SimpleNamespace(seconds=60.0))
+    run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, log=lines.append, dry_run=True)
+    assert [line.split(",")[0] for line in lines[:2]] == [f"{arm}: 4 trainings" for arm in arms]
     for _ in range(2):
         run("2ad_parts", small_data, seeds=(0, 1), arms=arms, folder=tmp_path, log=lines.append)
         assert len(trainings) == 3 + 5 + 2, "what tuning trained is the run of its seed"

@@ -17,7 +17,7 @@ def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, com
     monkeypatch.chdir(features.parent)
     options = ["--data", features.name, *SMALL, "--set", "training.epochs=3", "--seed", 5]
     with monkeypatch.context() as patched:
-        patched.setattr("vsecore.cli.runs.spoken", lambda metrics: 1 / 0)  # after the first epoch
+        patched.setattr("vsecore.cli.options.spoken", lambda metrics: 1 / 0)  # after the first epoch
         with pytest.raises(AssertionError):
             run("train", "vsepp_grid_gru", *options, "--out", tmp_path / "stopped")
     monkeypatch.chdir(tmp_path)

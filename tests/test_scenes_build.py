@@ -2,10 +2,10 @@
 
 import json
 import math
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier
 
 import numpy as np
 import pytest
@@ -132,14 +132,14 @@ def test_what_is_made_once_is_not_made_again(monkeypatch):
     build.pixels("dev", 4)
 
 
-def test_a_build_that_breaks_leaves_nothing(cache, monkeypatch):
+def test_a_build_that_breaks_is_made_anew(cache, monkeypatch):
     def broken(scene):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(build, "draw", broken)
         build.pixels("dev", 4)
-    assert not list((cache / "scenes").iterdir())
+    assert not list(cache.rglob("sizes.json")), "nothing is taken for whole"
     assert build.pixels("dev", 4).shape == (4, 112, 112, 3)
 
 
@@ -153,18 +153,24 @@ def test_a_damaged_folder_is_built_anew(cache, name):
     assert len(list((cache / "scenes").iterdir())) == 1
 
 
-def test_two_that_build_at_once_agree(cache, monkeypatch):
-    real, both = build._build, Barrier(2)
+def test_of_two_that_build_at_once_one_waits_for_the_other(cache, monkeypatch):
+    real, built = build._build, []
 
     def slow(*arguments):
+        built.append(arguments)
+        time.sleep(0.3)  # the other one comes meanwhile
         real(*arguments)
-        both.wait(timeout=60)  # both are built before either takes its name
 
     monkeypatch.setattr(build, "_build", slow)
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(lambda _: np.array(build.pixels("dev", 4)), range(2))
     np.testing.assert_array_equal(first, second)
-    assert len(list((cache / "scenes").iterdir())) == 1
+    assert len(built) == 1 and len(list((cache / "scenes").iterdir())) == 1
+
+
+def test_a_world_of_near_duplicates_alone_begins_families_anew():
+    made = generation.Stream(0, "dev", build.Knobs(near_duplicates=1.0))
+    assert made.picture(9_999).captions and len(made.made) <= 2 * generation.FAMILY
 
 
 def blocks_of(folder, **changed):

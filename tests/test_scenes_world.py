@@ -15,7 +15,7 @@ from vsecore.scenes.laws import (
     DECKS,
     GROUND_LINES,
     SKY_DEPTH,
-    check_scene,
+    broken_law,
     extent,
     ground_depths,
     hand,
@@ -50,7 +50,7 @@ def alone(kind_name, colour):
 
 def test_every_scene_obeys_the_laws_of_the_world():
     for scene in world():
-        check_scene(scene)
+        assert not broken_law(scene)
 
 
 def test_every_place_kind_colour_and_relation_appears():
@@ -114,7 +114,7 @@ def test_a_variant_differs_in_exactly_one_fact():
     changed = Counter[str]()
     for index, scene in enumerate(world()[:600]):
         other = variant(scene, Dice(f"variant {index}"))
-        check_scene(other)
+        assert not broken_law(other)
         facts = [
             (row, name)
             for row, (old, new) in enumerate(zip(scene.things, other.things, strict=True))
@@ -131,7 +131,7 @@ def test_a_variant_differs_in_exactly_one_fact():
 def test_a_mirrored_relation_leaves_all_else_as_it_was():
     for index, scene in enumerate(world()[:600]):
         other = mirror_relation(scene, Dice(f"mirror {index}"))
-        check_scene(other)
+        assert not broken_law(other)
         assert statements(other) != statements(scene)
         assert (other.place, other.look) == (scene.place, scene.look)
         for old, new in zip(scene.things, other.things, strict=True):
@@ -151,8 +151,7 @@ def test_check_names_the_law_that_is_broken():
         "box": replace(scene, things=(replace(first, box=(left, top, right + 1, bottom)), *rest)),
         "inside": replace(scene, things=(replace(first, box=(left - 200, top, right - 200, bottom)), *rest)),
     }.items():
-        with pytest.raises(ValueError, match=law):
-            check_scene(broken)
+        assert law in broken_law(broken)
 
 
 def test_a_doubtful_pair_has_no_relations_and_is_refused():

@@ -347,6 +347,8 @@ def test_from_a_folder_of_pictures_to_answers_by_commands_alone(towers, album, t
     ).stdout.splitlines()
     terms = [Term("a dog"), Term(album / "3.png", 0.5), Term("cat", -1)]
     assert summed == [str(Index.load("picture-index").search(terms, 1)[0].path)]
+    monkeypatch.setattr("vsecore.data.picture_files.HEIC_SUFFIXES", {".heic"})
+    assert "no picture gone.heic" in str(vse("gone.heic").exception)
     shutil.copy(album / "3.png", album / "the same.png")
     assert "1 added" in vse("index", album).output
     first, second = vse("--picture", album / "3.png", "--top", 2).stdout.splitlines()

@@ -13,6 +13,7 @@ from towers import make_extracted
 
 pytest.importorskip("qdrant_client", reason="needs the extra search")
 
+from vsecore.data.copies import copies
 from vsecore.data.features import open_precomp
 from vsecore.data.splits import Split
 from vsecore.search import Engine
@@ -73,6 +74,14 @@ def test_copies_of_a_picture_stay_in_one_split(album, written):
     for one in splits.values():
         stems = {file.stem.removeprefix("copy") for file in one.files}
         assert len(stems) == len(one.files) / 2
+
+
+def test_of_pictures_that_cannot_be_read_only_the_bytes_are_compared(tmp_path):
+    files = [tmp_path / name for name in ("a.jpg", "b.jpg", "c.jpg", "black.png")]
+    for file, junk in zip(files, (b"one", b"other", b"one"), strict=False):
+        file.write_bytes(junk)
+    Image.new("RGB", (40, 30)).save(files[-1])
+    assert copies(files) == [[files[0], files[2]], [files[1]], [files[3]]]
 
 
 def test_split_leakage_is_refused_by_name(album, written):

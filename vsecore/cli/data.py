@@ -14,11 +14,7 @@ app = typer.Typer(no_args_is_help=True, help="Photographs and features: get, che
 
 @command(app, "get")
 def data_get(
-    name: Collection,
-    *,
-    root: Folder,
-    only: list[str] | None = None,
-    from_: str | None = None,
+    name: Collection, *, root: Folder, only: list[str] | None = None, from_: str | None = None
 ) -> None:
     """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
 
@@ -83,13 +79,11 @@ def data_extract(
 
     Options:
         root: The folder with pictures and captions.
-        out: The folder to write features into.
         backbone: A timm model, best with its weights (resnet152.tv_in1k), or a detector.
         weights: A file of weights, instead of the hub's.
         captions: The dataset_*.json, if not in the folder.
         mirror: Also extract each picture's mirror image: twice the elements.
         picture_size: The side of the pictures, if not the one it was trained on.
-        dtype: Precision on disk, half or single.
         batch_size: Pictures at a time: 32, or 4 for a detector.
         skip_unreadable: Leave out missing and unreadable pictures.
     """
@@ -123,9 +117,7 @@ def data_import(
         sources: TSV files, or folders with one .npy or .npz file for each picture; in .npz, features are
             called feat, features or x, and boxes bbox or boxes.
         captions: The dataset_*.json that says which picture is in which split.
-        out: The folder to write features into.
         boxes: A folder with each picture's boxes, if they are not in the sources.
-        dtype: Precision on disk, half or single.
     """
     from vsecore.data.butd import import_regions
 
@@ -140,7 +132,6 @@ def data_join(folders: list[Path], *, out: Folder, cells: bool = False) -> None:
 
     Options:
         folders: Folders of features, of the same pictures.
-        out: The folder to write features into.
         cells: Join grids of one size cell by cell, not picture by picture.
     """
     from vsecore.data.joining import join
@@ -163,7 +154,6 @@ def data_rehearse(
 
     Options:
         collection: Whose shape the numbers take.
-        out: The folder to write features into.
         features: What an element is.
         share: The share of the pictures.
     """

@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from vsecore.cli.options import (
-    Count,
-    File,
-    Folder,
-    Kind,
-    Seed,
-    SplitName,
-    Whole,
-    check_writable,
-    open_dataset,
-    open_for,
-    read_settings,
-    spoken,
-)
+from vsecore.cli import options
+from vsecore.cli.options import Count, File, Folder, Kind, Seed, SplitName, Whole
 from vsecore.cli.runs import train_as
 
 if TYPE_CHECKING:
@@ -39,7 +27,7 @@ def baselines(
     from vsecore.evaluation import evaluate as measure
     from vsecore.experiments.references import RIDGE, untrained
 
-    dataset = open_dataset(data, "grid")
+    dataset = options.open_dataset(data, "grid")
     train, test = dataset.train, dataset.test
     words = "" if vectors is None else vectors.name
     with_words = f", with word vectors ({words})" if words else ""
@@ -55,7 +43,7 @@ def baselines(
     ):
         facts = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": read}
         entry = untrained(name, facts, note, test, partial(scored, score), seed)
-        typer.echo(f"{name}: {spoken(entry.metrics)}")
+        typer.echo(f"{name}: {options.spoken(entry.metrics)}")
         if record is not None:
             typer.echo(f"record: {records.write(entry, record)}")
 
@@ -100,7 +88,7 @@ def experiment(
 
     on_scenes = not data or data[0] in experiments.WORLDS
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
-    check_writable("--record", folder)
+    options.check_writable("--record", folder)
     if missing or (dry_run and not name):
         _missing(data[0] if data else "scenes", folder, claim or [], dry_run)
         return
@@ -110,7 +98,7 @@ def experiment(
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
-        several = [open_dataset(source, kind, view, test=split) for source in named]
+        several = [options.open_dataset(source, kind, view, test=split) for source in named]
         return next((one for one in several if one.feature_kind == kind), several[0])
 
     found = experiments.run(
@@ -120,7 +108,7 @@ def experiment(
         seeds=range(seeds or (1 if scale == "paper" else 5)),
         arms=arm or (),
         scale=scale,
-        changes=read_settings(set_),
+        changes=options.read_settings(set_),
         vectors=None if vectors is None else lambda tokenizer: load_vectors(vectors, tokenizer)[0],
         folder=folder,
         log=typer.echo,
@@ -154,10 +142,10 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     at = "" if data in experiments.WORLDS else data
-    named = experiments.collection_of(open_dataset(data, "grid").name if at else data)
+    named = experiments.collection_of(options.open_dataset(data, "grid").name if at else data)
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     experiments.train_missing(
-        works, named, open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
+        works, named, options.open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
     )
 
 
@@ -239,7 +227,7 @@ def show(
             raise ValueError(f"--pictures {pictures} has no {split} picture {name!r} of --data")
         return open_picture(files[name]).resize((224, 224))
 
-    systems = Systems.read(runs, lambda recipe: open_for(recipe, data, split), split, least=1)
+    systems = Systems.read(runs, lambda recipe: options.open_for(recipe, data, split), split, least=1)
     chosen = systems.choose(queries, count, containing)
     if not chosen:
         raise ValueError("no such query: its words are in no caption, or the systems differ on none")
@@ -249,7 +237,7 @@ def show(
 
 def _opened(recipe: Recipe, sources: list[str], split: str = "test") -> tuple[str, Dataset]:
     """Return the first source whose data hold what a recipe reads, else the first of all, with its data."""
-    several = [(source, open_for(recipe, source, split)) for source in sources]
+    several = [(source, options.open_for(recipe, source, split)) for source in sources]
     return next((one for one in several if one[1].feature_kind == recipe.features), several[0])
 
 
@@ -260,7 +248,7 @@ def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, 
     from vsecore.training.command import Command
 
     name, *changes = system.split(",")
-    recipe = get(name).override(read_settings(changes))
+    recipe = get(name).override(options.read_settings(changes))
     if not TEXT_ENCODERS.takes(recipe.text.encoder.name, "word_dim"):
         vectors = None  # word pieces have vectors of their own
     (source, dataset), folders = _opened(recipe, sources), list[Path]()

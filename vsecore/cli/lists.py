@@ -12,7 +12,6 @@ from vsecore.cli.options import RecipeName
 
 if TYPE_CHECKING:
     from vsecore.recipes import Recipe
-    from vsecore.registry import Registry
 
 PAPER = re.compile(r"[^:;]*?\d{4}( \([^)]*\))?")
 """How a recipe's source begins: authors, year, and what the work is called."""
@@ -81,17 +80,12 @@ def parts(name: str = "") -> None:
             places = ", ".join(place for place, known in PARTS.items() if known is registry)
             typer.echo(f"{kind} ({places}):")
         for part in chosen:
-            typer.echo(f"  {_described(registry, part)}")
-
-
-def _described(registry: Registry, name: str) -> str:
-    """Say a part's options with their defaults, and what it is."""
-    told = [
-        option if one.default is inspect.Parameter.empty else f"{option}={one.default!r}"
-        for option, one in registry.options(name).items()
-    ]
-    first = (inspect.getdoc(registry[name]) or "").partition("\n")[0]
-    return f"{name}({', '.join(told)})  {first}"
+            told = [
+                option if one.default is inspect.Parameter.empty else f"{option}={one.default!r}"
+                for option, one in registry.options(part).items()
+            ]
+            first = (inspect.getdoc(registry[part]) or "").partition("\n")[0]
+            typer.echo(f"  {part}({', '.join(told)})  {first}")
 
 
 def experiments() -> None:

@@ -25,8 +25,10 @@ HELP = {
     "data": "'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
     "for a recipe that reads pixels, a folder of photographs and captions.",
     "device": "auto uses a GPU if there is one.",
+    "dtype": "Precision on disk, half or single.",
     "folds": "Mean over this many folds (COCO 1K: 5).",
     "index": "The folder that the index is kept in.",
+    "out": "The folder to write features into.",
     "parts": "A Python file that registers parts of your own. Repeatable.",
     "precision": "auto uses bfloat16 if the GPU has it in hardware.",
     "recipe": "A recipe's name or file (see vse recipes).",

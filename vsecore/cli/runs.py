@@ -11,20 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from vsecore import stopping
-from vsecore.cli.options import (
-    Count,
-    Device,
-    Folder,
-    Precision,
-    RecipeName,
-    Seed,
-    Whole,
-    check_writable,
-    open_for,
-    open_run,
-    read_settings,
-    spoken,
-)
+from vsecore.cli import options
+from vsecore.cli.options import Count, Device, Folder, Precision, RecipeName, Seed, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,9 +155,9 @@ def train_as(
     refuse_to_overwrite(out, resume)  # before the data are read, if we can: the default needs their name
     if tensorboard:
         TensorBoardLog(".")  # writes nothing yet, but says so at once if TensorBoard is missing
-    dataset = open_for(chosen, command.data)
+    dataset = options.open_for(chosen, command.data)
     folder = out or Path("runs") / f"{chosen.name}-{dataset.name}-{command.seed}"
-    check_writable("--out", folder)
+    options.check_writable("--out", folder)
     refuse_to_overwrite(folder, resume)
     if chosen.predicts_targets:
         on = None if how["device"] == "auto" else how["device"]
@@ -211,7 +199,7 @@ def _follow(keep: Callable[[], None], prefix: str, log: TensorBoardLog | None, e
         return
     keep()
     if event.metrics is not None:
-        typer.echo(f"{prefix}epoch {event.epoch + 1}: {spoken(event.metrics)}")
+        typer.echo(f"{prefix}epoch {event.epoch + 1}: {options.spoken(event.metrics)}")
     if log is not None:
         log(event)
 
@@ -240,7 +228,7 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
         raise ValueError("no recipe is named: vse recipes lists them (or --init RUN, or --resume RUN)")
     begun = None if command.init is None else load_run(command.init)
     recipe = get(command.recipe) if command.recipe or begun is None else begun.recipe
-    recipe = recipe.override(read_settings(command.settings))
+    recipe = recipe.override(options.read_settings(command.settings))
     for option, given, read in (
         ("--negatives", command.negatives, recipe.learns_offline),
         ("--targets", command.targets, recipe.predicts_targets),
@@ -253,14 +241,17 @@ def _chosen(command: Command) -> tuple[Recipe, Run | None]:
 def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tuple[Tensor | None, str]:
     from vsecore.data.vocabulary import Vocabulary
     from vsecore.data.word_vectors import load_vectors
+    from vsecore.typed import counted
 
     if command.vectors is None:
         return None, ""
     if not isinstance(tokenizer, Vocabulary):
         raise ValueError(f"--vectors is given, but {recipe.name} has word pieces of its own; leave it out")
-    vectors, report = load_vectors(Path(command.vectors), tokenizer, command.seed)
-    typer.echo(f"word vectors: {report}")
-    return vectors, f"; word vectors: {report}"
+    vectors, missing = load_vectors(Path(command.vectors), tokenizer, command.seed)
+    noise = f", {counted(missing, 'word')} from noise" if missing else ""
+    total = len(tokenizer.words)
+    typer.echo(told := f"word vectors: {total - len(missing)} of {total} words found{noise}")
+    return vectors, f"; {told}"
 
 
 def _report(trained: _Done, device: str, record: Path | None) -> None:
@@ -272,7 +263,7 @@ def _report(trained: _Done, device: str, record: Path | None) -> None:
     run, test, folder = trained.run, trained.test, trained.folder
     model = run.model.to("cpu" if device == "cpu" else best_device())
     metrics = evaluate_split(model, test, run.tokenizer)
-    typer.echo(f"test: {spoken(metrics)}")
+    typer.echo(f"test: {options.spoken(metrics)}")
     with write_atomically(folder / METRICS, "w") as file:
         json.dump({"dev": run.best, "test": metrics, "test_split": test.names_digest()}, file, indent=1)
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
@@ -297,7 +288,7 @@ def mine(run: Path, *, out: Folder, data: str = "scenes", texts: Count = 300, pi
 
     if out.resolve() == run.resolve():
         raise ValueError(f"--out is {out}, the run's folder: it must be another one")
-    trained, dataset = open_run(run, data)
+    trained, dataset = options.open_run(run, data)
     stopping.advise(lambda: "continue with the same command")
     model, by = trained.model.to(best_device()), f"{trained.recipe.name} {trained.recipe.hash()}"
     found = mining.mine(model, dataset.train, trained.tokenizer, texts, pictures, folder=out, recipe=by)
@@ -329,9 +320,9 @@ def plan(
     from vsecore.recipes import get
     from vsecore.training.planning import plan as count
 
-    chosen = get(recipe).override(read_settings(set_))
+    chosen = get(recipe).override(options.read_settings(set_))
     if data not in PICTURES:
-        dataset = open_for(chosen, data)
+        dataset = options.open_for(chosen, data)
     elif chosen.features == "pixels":
         raise ValueError(
             f"--data is {data}, and {recipe} reads pixels: name a folder of photographs and captions"

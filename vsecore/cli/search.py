@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from vsecore import stopping
 from vsecore.cli.options import Count, Folder, Kind, Seed, command
-from vsecore.data.picture_folders import SUFFIXES
+from vsecore.data.picture_folders import readable_suffixes
 
 if TYPE_CHECKING:
     from vsecore.search.index import Term
@@ -205,7 +205,7 @@ def _terms(words: list[str]) -> list[Term]:
         weight, text = (float(own[0]), " ".join(own[1:])) if weighs else (1.0, " ".join(own))
         if not text:
             raise ValueError("a + or - has nothing after it: write a sentence or a picture there")
-        is_picture = Path(text).suffix.lower() in SUFFIXES
+        is_picture = Path(text).suffix.lower() in readable_suffixes()
         if is_picture and not Path(text).expanduser().is_file():
             raise FileNotFoundError(f"no picture {text}: name its file, or write a sentence")
         terms.append(Term(Path(text).expanduser() if is_picture else text, sign * weight))
@@ -218,7 +218,7 @@ def _shown(path: Path) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
-@command(app, "calibrate")
+@command(app, "calibrate", own_parts=True)
 def search_calibrate(captions: Path, pictures: Path, *, index: Path = INDEX) -> None:
     """Learn where relevance ends, from captions of the index's own kind that the model has not seen.
 
@@ -267,5 +267,7 @@ def search_page(
     from vsecore.search.page import serve
 
     opened = Index.load(index, url=url)
-    typer.echo(f"{len(opened)} pictures: open http://{host}:{port} (Ctrl-C ends it)")
+    typer.echo(
+        f"{len(opened)} pictures: open http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C ends it)"
+    )
     serve(opened, host, port)

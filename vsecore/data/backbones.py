@@ -32,19 +32,15 @@ class Backbone(nn.Module):
         picture_size: the side of a picture, in pixels.
         kind: "grid" if the network makes a map, "patch" if it makes tokens; None: decided by the
             shape of its output.
-
-    Attributes:
-        kind: "grid", "patch", or "region" if it finds boxes.
-        elements: N, how many a picture has.
-        feature_dim: F, the width of one.
-        longest: None: a picture is squashed to a square. Else it keeps its proportions: its shorter side
-            becomes `picture_size`, or its longer one `longest`, whichever makes it smaller.
-        batch_size: how many pictures at a time are a good choice.
     """
 
-    kind: FeatureKind
+    kind: FeatureKind  #: "grid", "patch", or "region" if it finds boxes
+    elements: int  #: N, how many a picture has
+    feature_dim: int  #: F, the width of one
     longest: int | None = None
-    batch_size = 32
+    """None: a picture is squashed to a square. Else it keeps its proportions: its shorter side becomes
+    `picture_size`, or its longer one `longest`, whichever makes it smaller."""
+    batch_size = 32  #: how many pictures at a time are a good choice
 
     def __init__(
         self,

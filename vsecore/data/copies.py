@@ -31,7 +31,7 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     squares = np.square(small).sum(1)  # (n,)
     flat = ALIKE * variance < SAME**2  # (n,)
     limits = np.where(flat, ALIKE * variance, SAME**2) * small.shape[1]  # (n,)
-    limits[(variance < FLAT) & sure] = -1
+    limits[((variance < FLAT) & sure) | (squares == 0)] = -1  # of zeros, nothing was read
     group = np.arange(len(pictures))
     for start in range(0, len(pictures), 1024):
         block = small[start : start + 1024]

@@ -106,8 +106,6 @@ def load_karpathy(
 ) -> dict[str, CaptionSplit]:
     """Load the splits of a photograph dataset: "train" (with COCO's restval), "dev" and "test".
 
-    Of each picture's captions the first five are read.
-
     Names in an annotation file never lead out of the root, but the root, its folders and the pictures may be
     links, since large collections are often on another disk.
 

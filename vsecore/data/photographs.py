@@ -23,23 +23,15 @@ Side = Annotated[int, Field(ge=8, le=4096)]
 
 @dataclass(frozen=True)
 class View:
-    """How a network sees a photograph: as a square, the same way each time, or varied in training.
+    """How a network sees a photograph: as a square, the same way each time, or varied in training."""
 
-    Args:
-        side: side of the square, in pixels.
-        resize: the shorter side is first brought to this many pixels, then the middle is cut out; None: the
-            whole picture is squeezed into the square.
-        resampling: how Pillow computes the new pixels.
-        smallest_crop: in training, the smallest share of a picture's area that a random cut may keep, above 0
-            and at most 1.
-        flip: whether half of the pictures are mirrored in training.
-    """
-
-    side: Side = 224
+    side: Side = 224  #: side of the square, in pixels
     resize: Side | None = 256
-    resampling: Literal["bicubic", "bilinear"] = "bicubic"
-    smallest_crop: float = 0.08
-    flip: bool = True
+    """The shorter side is first brought to this many pixels, then the middle is cut out; None: the whole
+    picture is squeezed into the square."""
+    resampling: Literal["bicubic", "bilinear"] = "bicubic"  #: how Pillow computes the new pixels
+    smallest_crop: float = 0.08  #: the smallest share of a picture's area that a random cut may keep, up to 1
+    flip: bool = True  #: whether half of the pictures are mirrored in training
 
     def __post_init__(self) -> None:
         if self.resize is not None and self.resize < self.side:

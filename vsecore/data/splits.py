@@ -67,29 +67,19 @@ def caption_numbers(owner: np.ndarray, pictures: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Pictures and their captions: one part (train, dev or test) of a dataset; ValueError if they do not fit.
+    """Pictures and their captions: one part of a dataset. They must fit each other."""
 
-    Args:
-        name: "train", "dev" or "test".
-        pictures: features of the pictures' elements, (n, N, F) floats; or pixels, (n, 3, H, W), uint8 or
-            floats.
-        captions: Nc sentences.
-        owner: the picture of each caption, (Nc,) whole numbers below n. Every picture has a caption.
-        picture_ids: n names, such as the source's file names or numbers.
-        picture_counts: how many of the N elements of each picture are real, (n,); None: all.
-        targets: something to predict for each caption, such as a sentence encoder's vectors, (Nc, T)
-            floats; None: nothing.
-        caption_ids: COCO's number of each caption, Nc, which CxC and ECCV Caption ask for; None: unknown.
-    """
-
-    name: str
+    name: str  #: "train", "dev" or "test"
     pictures: Pictures
-    captions: list[str]
-    owner: np.ndarray
-    picture_ids: list[str]
-    picture_counts: np.ndarray | None = None
+    """Features of their elements, (n, N, F) floats; or pixels, (n, 3, H, W), uint8 or floats."""
+    captions: list[str]  #: Nc sentences
+    owner: np.ndarray  #: the picture of each caption, (Nc,) whole numbers; every picture has a caption
+    picture_ids: list[str]  #: n names, such as the source's file names or numbers
+    picture_counts: np.ndarray | None = None  #: how many elements of each are real, (n,); None: all
     targets: np.ndarray | None = None
+    """Something to predict for each caption, such as a sentence encoder's vectors, (Nc, T) floats."""
     caption_ids: list[str] | None = None
+    """COCO's number of each caption, Nc, which CxC and ECCV Caption ask for; None: unknown."""
 
     def __post_init__(self) -> None:
         """Refuse parts that do not fit each other, before hours of training are lost."""
@@ -215,23 +205,15 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three splits that belong together; a ValueError if one model could not read them all.
+    """Three splits that belong together; a ValueError if one model could not read them all."""
 
-    Args:
-        name: "scenes", "flickr8k", "flickr30k", "coco" or your own.
-        train: what models are trained on, and vocabularies built from.
-        dev: what decides which epoch is best.
-        test: what is reported.
-        feature_kind: what a picture is given as: cells of a "grid", "region"s, "patch"es, or "pixels".
-        network: the network that made the features, with a digest of its weights; "": unknown, or none did.
-    """
-
-    name: str
-    train: Split
-    dev: Split
-    test: Split
-    feature_kind: FeatureKind
+    name: str  #: "scenes", "flickr8k", "flickr30k", "coco" or your own
+    train: Split  #: what models are trained on, and vocabularies built from
+    dev: Split  #: what decides which epoch is best
+    test: Split  #: what is reported
+    feature_kind: FeatureKind  #: cells of a "grid", "region"s, "patch"es, or "pixels"
     network: str = ""
+    """The network that made the features, with a digest of its weights; "": unknown, or none did."""
 
     def __post_init__(self) -> None:
         kinds, splits = get_args(FeatureKind), (self.train, self.dev, self.test)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,20 +24,7 @@ _LONGEST_ROW = 1 << 20
 _Found = dict[str, list[float]]
 
 
-@dataclass(frozen=True)
-class VectorReport:
-    """Which words of a vocabulary a vectors file has."""
-
-    found: int
-    missing: list[str]
-
-    def __str__(self) -> str:
-        total = self.found + len(self.missing)
-        shown = ", ".join(self.missing[:5]) + (", ..." if len(self.missing) > 5 else "")
-        return f"{self.found} of {total} words found, {len(self.missing)} from noise ({shown or 'none'})"
-
-
-def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, VectorReport]:
+def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tuple[Tensor, list[str]]:
     """Load trained vectors for the words of a vocabulary.
 
     A word that the file lacks is looked up again, ignoring case. Words still missing, and the special ones,
@@ -52,7 +38,7 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
         seed: the seed of the noise.
 
     Returns:
-        The vectors, (V, d) float32, row by number, and what was found.
+        The vectors, (V, d) float32, row by number, and the words that were not found.
 
     Raises:
         FileNotFoundError: no such file, or the package is not installed.
@@ -80,8 +66,7 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
     matrix = vectors.mean(0) + spread * noise
     matrix[torch.tensor([vocabulary.numbers[word] for word in found])] = vectors
     matrix[vocabulary.pad] = 0
-    missing = [word for word in words if word not in found]
-    return matrix, VectorReport(len(found), missing)
+    return matrix, [word for word in words if word not in found]
 
 
 def _read_file(path: Path, words: Sequence[str]) -> _Found:

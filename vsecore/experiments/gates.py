@@ -141,17 +141,12 @@ def still_moving(arm: Studied, about: str) -> Iterator[Shut]:
     trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
     yet: the last third of the epochs must change its mean over the seeds by less than a share of the highest.
     """
-    met, lowest = arm.results.get(BOUND_MET, {}), arm.results.get(LOWEST, {})
-    gate, what, of_seeds = {
-        "fall of the multiplier": ("bound", "it was not met", [seed for seed in met if not met[seed]]),
-        "return of the multiplier": (
-            "multiplier",
-            "it was never at 0",
-            [seed for seed in lowest if lowest[seed] > 0],
-        ),
-    }.get(about, ("", "", []))
-    if of_seeds:
-        which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, sorted(of_seeds)))}"
+    measure, gate, what, fails = {
+        "fall of the multiplier": (BOUND_MET, "bound", "it was not met", lambda value: not value),
+        "return of the multiplier": (LOWEST, "multiplier", "it was never at 0", lambda value: value > 0),
+    }.get(about, ("", "", "", lambda value: False))
+    if of_seeds := sorted(seed for seed, value in arm.results.get(measure, {}).items() if fails(value)):
+        which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, of_seeds))}"
         yield Shut(f"{gate} of {arm.arm}", f"{what} with {which}")
         return
     begins, what, allowed = {

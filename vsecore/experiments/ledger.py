@@ -76,11 +76,7 @@ Study = tuple[dict[str, Studied], list[Record]]
 
 
 def studied(
-    name: str,
-    data: str,
-    features: FeatureKind | None = None,
-    scale: Scale = "fair",
-    folder: Path = RESULTS,
+    name: str, data: str, features: FeatureKind | None = None, scale: Scale = "fair", folder: Path = RESULTS
 ) -> dict[str, Studied]:
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 

@@ -193,7 +193,8 @@ class _Runner:
             if not left:
                 log(f"{arm}: recorded already")
                 continue
-            each, keys = len(left) + (len(tuning.FIRST) if fair else 0), list[str]()
+            tried = len(tuning.FIRST) - (tuning.SEED in left) if fair else 0  # one is the run of its seed
+            each, keys = len(left) + tried, list[str]()
             for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
                 keys.append(key := f"{training.recipe.hash()} {training.system.features}")
                 times[key] = max(each, times.get(key, 0))

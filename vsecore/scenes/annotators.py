@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations, product
 from typing import Any
 
 from vsecore.scenes import grammar
@@ -13,33 +14,19 @@ from vsecore.scenes.truth import NOUNS, Entity
 
 @dataclass(frozen=True)
 class Annotator:
-    """The habits of one annotator. All numbers but the weights are percent.
+    """The habits of one annotator. All numbers but the weights are percent."""
 
-    Attributes:
-        units: weights of speaking of 1, 2, 3, 4 things or groups.
-        links: weights of naming 0, 1, 2, 3 relations.
-        place: says where it is.
-        place_first: begins with it, if it is said.
-        colour: says the colour of a thing.
-        size: says its size.
-        facing: says where it looks.
-        together: says like things as a number of them.
-        wide: uses a wider word than the kind.
-        finite: makes a sentence with a verb.
-        telegram: leaves the articles out.
-    """
-
-    units: tuple[int, int, int, int]
-    links: tuple[int, int, int, int]
-    place: int
-    place_first: int
-    colour: int
+    units: tuple[int, int, int, int]  # weights of speaking of 1, 2, 3, 4 things or groups
+    links: tuple[int, int, int, int]  # weights of naming 0, 1, 2, 3 relations
+    place: int  # says where it is
+    place_first: int  # begins with it, if it is said
+    colour: int  # says the colour of a thing, and so on
     size: int
     facing: int
-    together: int
-    wide: int
-    finite: int
-    telegram: int = 0
+    together: int  # says like things as a number of them
+    wide: int  # uses a wider word than the kind
+    finite: int  # makes a sentence with a verb
+    telegram: int = 0  # leaves the articles out
 
 
 ANNOTATORS: dict[str, Annotator] = {
@@ -153,9 +140,7 @@ class Planner:
     def _unit(self, row: int, alone: bool = False) -> Unit:
         """What to say of a thing, together with those that are like it or by itself."""
         thing = self.scene.things[row]
-        nouns = sorted(
-            (noun for noun, kinds in NOUNS.items() if thing.kind in kinds), key=lambda noun: _ORDER[noun]
-        )
+        nouns = sorted((noun for noun, kinds in NOUNS.items() if thing.kind in kinds), key=_ORDER.__getitem__)
         common = {"palm": "tree"}.get(thing.kind, thing.kind)
         usual = [noun for noun in nouns if _ORDER[noun] <= _ORDER[common]]
         wider = [noun for noun in nouns if _ORDER[noun] > _ORDER[common]]
@@ -164,28 +149,18 @@ class Planner:
         else:
             noun = self.dice.choice(usual, [3] * (len(usual) - 1) + [2])
         like = [i for i, other in enumerate(self.scene.things) if other.kind in NOUNS[noun]]
-        if (
-            alone
-            or len(like) == 1
-            or self.used.intersection(like)
-            or not self.dice.chance(self.habit.together)
-        ):
-            rows: tuple[int, ...] = (row,)
-        else:
-            rows = tuple(like)
+        several = not alone and len(like) > 1 and self.used.isdisjoint(like)
+        rows = tuple(like) if several and self.dice.chance(self.habit.together) else (row,)
         self.used.update(rows)
         return Unit(rows, replace(self._attributes(rows), noun=noun, count=len(rows)))
 
     def _attributes(self, rows: Sequence[int]) -> Entity:
         """Attributes that the things share and this annotator cares to say; the noun is decided elsewhere."""
         said: dict[str, Any] = {}
-        for attribute, percent in (
-            ("colour", self.habit.colour),
-            ("size", self.habit.size),
-            ("facing", self.habit.facing),
-        ):
+        for attribute in ("colour", "size", "facing"):
             values = {getattr(self.scene.things[row], attribute) for row in rows}
-            if len(values) == 1 and None not in values and self.dice.chance(self.lean(percent)):
+            habit = self.lean(getattr(self.habit, attribute))
+            if len(values) == 1 and None not in values and self.dice.chance(habit):
                 said[attribute] = values.pop()
         return Entity("person", **said)
 
@@ -194,28 +169,21 @@ class Planner:
         subjects = [link.subject for link in links]
         objects = [link.object for link in links]
         found = []
-        for relation in _LINK_WEIGHTS:
-            for i in range(len(units)):
-                for j in range(len(units)):
-                    if i != j and self._all_stand(relation, units[i], units[j]):
-                        link = self._turned(relation, i, j, units)
-                        free = link.object not in subjects and link.object not in objects
-                        # one that is an object already may have a link of its own only if nothing holds it
-                        chained = any(
-                            other.object == link.subject
-                            and (other.relation in ("holding", "on") or other.subject in objects)
-                            for other in links
-                        )
-                        if (
-                            free
-                            and subjects.count(link.subject) < (1 if link.subject in objects else 2)
-                            and not chained
-                        ):
-                            found.append(link)
+        for relation, (i, j) in product(_LINK_WEIGHTS, permutations(range(len(units)), 2)):
+            pairs = product(units[i].rows, units[j].rows)
+            if not all((relation, one, other) in self.scene.relations for one, other in pairs):
+                continue
+            link = self._turned(relation, i, j, units)
+            # one that is an object already may have a link of its own only if nothing holds it
+            chained = any(
+                other.object == link.subject
+                and (other.relation in ("holding", "on") or other.subject in objects)
+                for other in links
+            )
+            most = 1 if link.subject in objects else 2
+            if link.object not in subjects + objects and subjects.count(link.subject) < most and not chained:
+                found.append(link)
         return found
-
-    def _all_stand(self, relation: str, one: Unit, other: Unit) -> bool:
-        return all((relation, a, b) in self.scene.relations for a in one.rows for b in other.rows)
 
     def _turned(self, relation: str, i: int, j: int, units: Sequence[Unit]) -> Link:
         """The link with the more salient thing as its subject, most of the time."""

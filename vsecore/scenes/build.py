@@ -5,9 +5,6 @@ import json
 import multiprocessing
 import os
 import re
-import secrets
-import shutil
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -23,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from vsecore.data.files import cache_folder, progress, write_atomically
+from vsecore.data.files import cache_folder, locked, progress, write_atomically
 from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.drawing import draw
@@ -42,12 +39,9 @@ SIZES = {"train": 4000, "dev": 500, "test": 1000}
 NETWORK_OF: dict[FeatureKind, str] = {"grid": "scenes-cnn", "region": "scenes-cnn", "patch": "scenes-vit"}
 """The network that gives each kind of features."""
 
-REGIONS = 6
-"""Boxes of a picture: the whole of it, and at most five things."""
+REGIONS = 6  #: Boxes of a picture: the whole of it, and at most five things
 
-DAY = 24 * 3600
-BLOCK = 50
-"""Pictures that a process makes before it reports."""
+BLOCK = 50  #: Pictures that a process makes before it reports
 
 
 def _world_version() -> str:
@@ -65,18 +59,8 @@ WORLD_VERSION = _world_version()  # once, so that it is of the code that runs
 def pictures(split: str = "train", count: int | None = None, *, seed: int = 0, **knobs: Any) -> list[Picture]:
     """The facts and captions of a split, row by row as `load` has them; made if they are new.
 
-    Args:
-        split: "train", "dev", "test" or a name of your own.
-        count: how many pictures; None: the split's own size, see `SIZES`.
-        seed: as for `generate`.
-        knobs: as for `generate`.
-
-    Returns:
-        The pictures, each with five captions.
-
-    Raises:
-        ValueError: a wrong count or knob, a split of your own without a count, or a name that no
-            folder can have.
+    Without a count it has its own size, see `SIZES`; a split of your own needs one. Seed and knobs are those
+    of `generate`. A wrong count or knob, or a name that no folder can have, raises a ValueError.
     """
     return _read(_built(split, count, seed, knobs))
 
@@ -86,7 +70,8 @@ def pixels(split: str = "train", count: int | None = None, *, seed: int = 0, **k
 
     The arguments and errors are those of `pictures`.
     """
-    return _map(_built(split, count, seed, knobs) / "pixels.npy")
+    drawn: np.ndarray = np.load(_built(split, count, seed, knobs) / "pixels.npy", mmap_mode="r")
+    return drawn
 
 
 def load(
@@ -153,14 +138,16 @@ def _features(
     path = folder / f"{features}-{digest.hexdigest()[:16]}.npy"
     with suppress(OSError, ValueError):  # missing, or cut short
         return MappedPictures(path)
-    drawn = _map(folder / "pixels.npy")
+    drawn = np.load(folder / "pixels.npy", mmap_mode="r")
     starts = range(0, len(made), BLOCK)
     with write_atomically(path) as file, torch.inference_mode():
         for start in progress(starts, desc=f"{features} features", unit="block"):
             block = torch.from_numpy(np.array(drawn[start : start + BLOCK]))
             block = block.permute(0, 3, 1, 2)  # (B, 3, 112, 112)
-            if features == "region":
-                values = _regions(network, block, made[start : start + BLOCK])  # (B, 6, 246)
+            if isinstance(network, SceneCNN) and features == "region":
+                boxes = [boxes_of(picture.scene) for picture in made[start : start + BLOCK]]
+                rows = pad_sequence(network.regions(block, boxes), batch_first=True)
+                values = F.pad(rows, (0, 0, 0, REGIONS - rows.shape[1]))  # (B, 6, 246)
             else:
                 values = network(block)  # (B, N, F)
             if start == 0:
@@ -171,31 +158,13 @@ def _features(
     return MappedPictures(path)
 
 
-def _regions(network: SceneNetwork, block: Tensor, made: Sequence[Picture]) -> Tensor:
-    """The features of the boxes of B pictures, (B, 6, 246), zero where a picture has fewer."""
-    assert isinstance(network, SceneCNN)  # by `NETWORK_OF`
-    found = network.regions(block, [boxes_of(picture.scene) for picture in made])
-    rows = pad_sequence(found, batch_first=True)
-    return F.pad(rows, (0, 0, 0, REGIONS - rows.shape[1]))
-
-
-def _map(path: Path) -> np.ndarray:
-    """An array on disk, whose parts are read as they are asked for."""
-    array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    return array
-
-
 def boxes_of(scene: Scene) -> Tensor:
     """The boxes that region features stand for: the whole picture, then each thing, (1 + things, 4)."""
     return torch.tensor([(0, 0, SIDE, SIDE), *(thing.box for thing in scene.things)])
 
 
 def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> Path:
-    """The folder of a split, with `pictures.jsonl` and `pixels.npy`; built if it is not there or not whole.
-
-    It is built under another name and takes its own in one step, so that nobody reads half of it. Where two
-    processes build at once, the first to end is kept.
-    """
+    """The folder of a split, with `pictures.jsonl` and `pixels.npy`; built unless it is there and whole."""
     unknown = sorted(set(knobs) - set(Knobs.__dataclass_fields__))
     if unknown:
         known = ", ".join(Knobs.__dataclass_fields__)
@@ -209,25 +178,11 @@ def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> P
         raise ValueError(f"{split} is {count}: wanted 1 or more pictures")
     request = {"split": split, "seed": seed, "version": WORLD_VERSION, **asdict(Knobs(**knobs))}
     key = hashlib.sha256(json.dumps([request, count]).encode()).hexdigest()[:16]
-    folder = cache_folder("scenes") / f"{split}-{count}-{key}"
-    if _whole(folder):
-        return folder
-    for left in folder.parent.glob(".*.part"):  # by a program that was killed while it built
-        if time.time() - left.stat().st_mtime > DAY:
-            shutil.rmtree(left, ignore_errors=True)
-    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
-    try:
-        partial.mkdir()
-        _build(partial, request, count)
-        if folder.exists() and not _whole(folder):  # damaged: out of the way
-            shutil.rmtree(folder, ignore_errors=True)
-        try:
-            partial.rename(folder)
-        except OSError:  # another process was first
-            if not _whole(folder):
-                raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    folder = cache_folder("scenes", f"{split}-{count}-{key}")
+    if not _whole(folder):
+        with locked(folder, "is drawing into"):
+            if not _whole(folder):  # another process may just have built it
+                _build(folder, request, count)
     return folder
 
 
@@ -241,7 +196,9 @@ def _whole(folder: Path) -> bool:
 
 
 def _build(folder: Path, request: dict[str, Any], count: int) -> None:
-    """Make all pictures of a split, on all cores when there are many."""
+    """Make all pictures of a split, on all cores when there are many; `sizes.json` comes last."""
+    for name in ("sizes.json", "pixels.npy"):  # those of a build that was stopped, or is damaged
+        (folder / name).unlink(missing_ok=True)
     np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (count, SIDE, SIDE, 3)).flush()
     blocks = [(request, start, min(start + BLOCK, count), folder) for start in range(0, count, BLOCK)]
     lines: dict[int, str] = {}

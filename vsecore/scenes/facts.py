@@ -19,31 +19,18 @@ RELATIONS = ("left of", "right of", "above", "on", "in front of", "beside", "hol
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of thing and where it belongs.
+    """One kind of thing and where it belongs."""
 
-    Attributes:
-        name: the kind's one-word name, as stored in every fact ("boat").
-        group: the wider word that is also true of it ("vehicle").
-        stands: what carries it: "ground", "road", "water", "air" or "sky" (the sun, the moon).
-        places: the places in which it may stand.
-        colours: the colours that it may have (a person's colour is the colour of the coat).
-        width: its drawn width at full nearness, in pixels of a 112-pixel picture.
-        height: its drawn height at full nearness.
-        held: whether a person may hold it.
-        sized: whether it comes small and large (a person and the sun do not).
-        faces: whether it looks left or right (a tree does not).
-    """
-
-    name: str
-    group: Literal["person", "animal", "vehicle", "plant", "toy", "sky", "building"]
-    stands: Literal["ground", "road", "water", "air", "sky"]
-    places: tuple[str, ...]
-    colours: tuple[str, ...]
-    width: int
+    name: str  #: its one word, as stored in every fact ("boat")
+    group: Literal["person", "animal", "vehicle", "plant", "toy", "sky", "building"]  #: the wider word
+    stands: Literal["ground", "road", "water", "air", "sky"]  #: what carries it; the sun is in the sky
+    places: tuple[str, ...]  #: where it may stand
+    colours: tuple[str, ...]  #: those that it may have; a person's is that of the coat
+    width: int  #: as it is drawn at full nearness, in pixels of a 112-pixel picture
     height: int
-    held: bool = False
-    sized: bool = True
-    faces: bool = False
+    held: bool = False  #: whether a person may hold it
+    sized: bool = True  #: whether it comes small and large (a person and the sun do not)
+    faces: bool = False  #: whether it looks left or right (a tree does not)
 
 
 @dataclass(frozen=True)
@@ -60,19 +47,11 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """All facts of one picture.
+    """All facts of one picture."""
 
-    Attributes:
-        place: one of `PLACES`.
-        things: 2 to 5 things, in no meaningful order.
-        relations: every relation that holds, as (relation, i, j): thing i stands so to thing j.
-            Complete: a triple that is not listed is false.
-        mark: the number of the unique mark drawn in the corner (the `shortcut` knob), or None.
-        look: seeds the details that no caption speaks of (clouds, waves, hair).
-    """
-
-    place: str
-    things: tuple[Thing, ...]
+    place: str  #: one of `PLACES`
+    things: tuple[Thing, ...]  #: 2 to 5, in no meaningful order
     relations: tuple[tuple[str, int, int], ...]
-    mark: int | None = None
-    look: int = 0
+    """Every relation that holds, as (relation, i, j): thing i stands so to thing j. All others are false."""
+    mark: int | None = None  #: the number of the mark drawn in the corner (the `shortcut` knob)
+    look: int = 0  #: seeds the details that no caption speaks of (clouds, waves, hair)

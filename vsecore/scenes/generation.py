@@ -6,16 +6,15 @@ the beginning of every larger one, and several processes can make blocks of pict
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vsecore.scenes.facts import Scene
 from vsecore.scenes.language import Caption, describe
 from vsecore.scenes.layout import Dice, invent, mirror_relation, variant
 
-FAMILY = 20
-"""A near duplicate is of one of at most so many pictures before it, and like none of them."""
+FAMILY = 20  #: A near duplicate is of one of at most so many pictures before it, and like none of them
 
-PATIENCE = 40
-"""How often chance is asked for a scene with a rare property."""
+PATIENCE = 40  #: How often chance is asked for a scene with a rare property
 
 
 @dataclass(frozen=True)
@@ -28,26 +27,19 @@ class Picture:
 
 @dataclass(frozen=True)
 class Knobs:
-    """What can be turned about the world, each for one paper's claim.
-
-    Args:
-        near_duplicates: share of the pictures that differ from an earlier one in exactly one fact; such
-            families follow each other, so that every part of the world has its share.
-        ambiguity: how little the captions say, from 0 to 1, so that each fits more pictures; None: as each
-            annotator likes, which is one half.
-        relations_only: share of the pictures that stand in pairs of the same things, told apart by one
-            relation alone; all their captions name it.
-        shortcut: share of the pictures with a mark of their own, drawn in the picture and written in its
-            captions.
-
-    Raises:
-        ValueError: a knob outside 0 to 1, or shares of which no picture could have both.
-    """
+    """What can be turned about the world, each for one paper's claim: numbers from 0 to 1."""
 
     near_duplicates: float = 0.0
+    """Share of the pictures that differ from an earlier one in exactly one fact; such families follow each
+    other, so that every part of the world has its share."""
     ambiguity: float | None = None
+    """How little the captions say, so that each fits more pictures; None: as each annotator likes, which is
+    one half."""
     relations_only: float = 0.0
+    """Share of the pictures that stand in pairs of the same things, told apart by one relation alone; all
+    their captions name it."""
     shortcut: float = 0.0
+    """Share of the pictures with a mark of their own, drawn in the picture and written in its captions."""
 
     def __post_init__(self) -> None:
         """Refuse what the world cannot do."""
@@ -61,26 +53,14 @@ class Knobs:
             )
 
 
-def generate(
-    count: int,
-    *,
-    seed: int = 0,
-    split: str = "train",
-    near_duplicates: float = 0.0,
-    ambiguity: float | None = None,
-    relations_only: float = 0.0,
-    shortcut: float = 0.0,
-) -> list[Picture]:
+def generate(count: int, *, seed: int = 0, split: str = "train", **knobs: Any) -> list[Picture]:
     """Invent pictures and caption them; nothing is drawn yet (`drawing.draw` does that).
 
     Args:
         count: how many, at least 1. The first of them are those that a smaller count gives.
         seed: another seed is another world of the same laws.
         split: any name: splits share no chance, so their pictures are independent.
-        near_duplicates: see `Knobs`, as for the other three.
-        ambiguity: see `Knobs`.
-        relations_only: see `Knobs`. Pictures 2k and 2k + 1 are a pair.
-        shortcut: see `Knobs`.
+        knobs: see `Knobs`. With `relations_only`, pictures 2k and 2k + 1 are a pair.
 
     Returns:
         The pictures, each with five captions.
@@ -90,7 +70,7 @@ def generate(
     """
     if count < 1:
         raise ValueError(f"count is {count}: wanted 1 or more pictures")
-    stream = Stream(seed, split, Knobs(near_duplicates, ambiguity, relations_only, shortcut))
+    stream = Stream(seed, split, Knobs(**knobs))
     return [stream.picture(index) for index in range(count)]
 
 
@@ -129,7 +109,9 @@ class Stream:
     def _near(self, index: int) -> bool:
         # Pictures in pairs cannot be near duplicates: the others make up for it, so that the share is kept.
         share = self.knobs.near_duplicates / max(1 - self.knobs.relations_only, 1e-9)
-        return index > 0 and not self._in_pair(index) and self._happens(share, index, "near")
+        if index == 0 or (share >= 1 and index % FAMILY == 0):  # else all would be one family
+            return False
+        return not self._in_pair(index) and self._happens(share, index, "near")
 
     def _scene(self, index: int) -> Scene:
         """A new scene, or a near duplicate of an earlier one."""

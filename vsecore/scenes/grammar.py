@@ -152,24 +152,15 @@ _ROLLING = _DRIVEN | frozenset(["tractor", "bicycle"])
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb that is a relation among certain kinds: a person beside a dog "walks" it.
+    """A verb that is a relation among certain kinds: a person beside a dog "walks" it."""
 
-    Attributes:
-        relation: what it claims, always of its subject to its object.
-        forms: finite singular, finite plural, participle; with the preposition that belongs to them.
-        subjects: the kinds that can do it.
-        objects: the kinds that it can be done to, or None: any.
-        keeps: whether its object goes with the subject ("holds a kite beside a tree": it is the subject
-            that is beside the tree).
-        owned: percent of the captions in which the object is the subject's own ("her dog").
-    """
-
-    relation: str
-    forms: tuple[str, str, str]
-    subjects: frozenset[str]
-    objects: frozenset[str] | None
+    relation: str  # what it claims, always of its subject to its object
+    forms: tuple[str, str, str]  # finite singular, finite plural, participle; with their preposition
+    subjects: frozenset[str]  # the kinds that can do it
+    objects: frozenset[str] | None  # the kinds that it can be done to; None: any
     keeps: bool = False
-    owned: int = 0
+    """Whether its object goes with the subject ("holds a kite beside a tree": she is beside the tree)."""
+    owned: int = 0  # percent of the captions in which the object is the subject's own ("her dog")
 
 
 VERBS = (

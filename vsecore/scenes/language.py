@@ -21,17 +21,11 @@ FEWEST_WORDS, MOST_WORDS = 4, 18
 
 @dataclass(frozen=True)
 class Caption:
-    """A sentence about a picture.
-
-    Attributes:
-        text: the sentence.
-        form: what it claims.
-        annotator: the name of the one who said it, a key of `ANNOTATORS`.
-    """
+    """A sentence about a picture."""
 
     text: str
-    form: Form
-    annotator: str
+    form: Form  #: what it claims
+    annotator: str  #: who said it, a key of `ANNOTATORS`
 
 
 def describe(
@@ -39,18 +33,10 @@ def describe(
 ) -> tuple[Caption, ...]:
     """Five captions by the five annotators of `ANNOTATORS`, in their order, each true of the scene.
 
-    A scene with a mark gets captions that name it.
-
-    Args:
-        scene: what is described.
-        dice: all chance comes from it; equal dice give equal captions.
-        ambiguity: 0 to 1: the higher, the wider the words and the less is said, so that more scenes fit.
-            None is the annotators' own habit, the same as one half.
-        unlike: a scene with the same things in the same order, of which other relations are true. Every
-            caption then names a relation that tells the two apart, and is false of `unlike`.
-
-    Raises:
-        ValueError: ambiguity is outside 0 to 1, or no relation tells the two scenes apart in words.
+    Equal dice give equal captions. A scene with a mark gets captions that name it. The higher the ambiguity,
+    from 0 to 1, the wider are the words and the less is said, so that more scenes fit; None: as annotators
+    like, which is one half. A scene `unlike` it has the same things in the same order, and other relations:
+    every caption then names one that tells the two apart; a ValueError says that words cannot.
     """
     if ambiguity is not None and not 0 <= ambiguity <= 1:
         raise ValueError(f"ambiguity is {ambiguity}; a number from 0 to 1 or None is wanted.")

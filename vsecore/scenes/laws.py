@@ -5,7 +5,7 @@ so that every relation that a caption may speak of can be seen, and every relati
 plainly false. All arithmetic is on whole numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Kind, Scene, Size, Thing
@@ -74,11 +74,6 @@ RIDERS = {
 # --- What is true of two boxes ------------------------------------------------------------------------
 
 
-def _gap(a: Box, b: Box) -> int:
-    """Pixels from left to right between two boxes; negative where they overlap."""
-    return max(a[0], b[0]) - min(a[2], b[2])
-
-
 def _hides(a: Box, b: Box) -> int:
     """Area, in pixels, that two boxes share."""
     width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
@@ -95,7 +90,7 @@ def judge(a: Thing, b: Thing, a_stands: bool, b_stands: bool) -> list[tuple[str,
     `a_stands` says that a stands on the scene's ground, road or water; otherwise it flies, is held or
     stands on another thing. Returns (relation, True where it reads from a to b).
     """
-    gap = _gap(a.box, b.box)
+    gap = max(a.box[0], b.box[0]) - min(a.box[2], b.box[2])  # negative where they overlap
     if gap >= APART:
         a_left = a.box[0] < b.box[0]
         found = [("left of", a_left), ("right of", not a_left)]
@@ -131,14 +126,9 @@ def borne_by(ties: Sequence[Relation]) -> set[int]:
 
 
 def relate(things: Sequence[Thing], ties: Sequence[Relation] = ()) -> tuple[Relation, ...] | None:
-    """Every relation that holds between things.
+    """Every relation that holds between things, sorted, with the `ties` ("holding" and "on") that are given.
 
-    Args:
-        things: the things of a scene.
-        ties: the ("holding", i, j) and ("on", i, j) among them.
-
-    Returns:
-        The relations, sorted, ties included; None where some pair leaves room for doubt.
+    None where some pair leaves room for doubt.
     """
     borne = borne_by(ties)
     tied = {frozenset((i, j)) for _, i, j in ties}
@@ -230,89 +220,58 @@ def too_small(box: Box) -> bool:
 # --- The laws ---------------------------------------------------------------------------------------------
 
 
-def check_scene(scene: Scene) -> None:
-    """States the laws of the world.
+def broken_law(scene: Scene) -> str:
+    """The first law of the world that a scene breaks; "": none."""
+    return next((law for law, kept in _laws(scene) if not kept), "")
 
-    Raises:
-        ValueError: the scene breaks one; the message names it.
-    """
-    if scene.place not in PLACES:
-        raise ValueError(f"scene.place: got {scene.place!r}, want one of {', '.join(PLACES)}")
-    if not 2 <= len(scene.things) <= 5:
-        raise ValueError(f"scene.things: got {len(scene.things)} things, want 2 to 5")
-    ties = ties_of(scene.relations)
-    for relation, i, j in scene.relations:
-        if relation not in RELATIONS or not {i, j} <= set(range(len(scene.things))) or i == j:
-            raise ValueError(f"scene.relations: got {(relation, i, j)}, want a known relation of two things")
+
+def _laws(scene: Scene) -> Iterator[tuple[str, bool]]:
+    """Yields each law and whether a scene keeps it; later ones trust that it keeps those before."""
+    things, ties, rows = scene.things, ties_of(scene.relations), range(len(scene.things))
+    yield "a known place", scene.place in PLACES
+    yield "2 to 5 things", 2 <= len(things) <= 5
+    known = all(name in RELATIONS and {i, j} <= {*rows} and i != j for name, i, j in scene.relations)
+    yield "known relations of two things", known
     tie_of = {(j if relation == "holding" else i): (relation, i, j) for relation, i, j in ties}
-    if len(tie_of) != len(ties):
-        raise ValueError("scene.relations: a thing is held or carried twice, want one bearer at most")
-    for row, thing in enumerate(scene.things):
-        _check_thing(scene, row, thing, tie_of.get(row))
-    if not all_seen(scene.things, ties):
-        raise ValueError(f"scene.things: a thing is hidden by more than {HIDDEN} percent")
-    relations = relate(scene.things, ties)
-    if relations is None:
-        raise ValueError("scene.things: two things stand so that their relation is in doubt")
-    if relations != scene.relations:
-        wrong = sorted(set(relations) ^ set(scene.relations))
-        raise ValueError(
-            f"scene.relations: want exactly what the boxes say, sorted; the two differ in {wrong}"
-        )
+    yield "one thing at most that holds or carries another", len(tie_of) == len(ties)
+    for row, thing in enumerate(things):
+        yield from _laws_of(scene, thing, tie_of.get(row))
+    yield f"at most {HIDDEN} percent of a thing hidden", all_seen(things, ties)
+    yield "exactly the relations that the boxes say, none in doubt", relate(things, ties) == scene.relations
 
 
-def _check_thing(scene: Scene, row: int, thing: Thing, tie: Relation | None) -> None:
-    name = f"scene.things[{row}]"
-    kind = CATALOGUE.get(thing.kind)
-    if kind is None:
-        raise ValueError(f"{name}.kind: got {thing.kind!r}, want a kind of the catalogue")
-    if thing.colour not in kind.colours or thing.colour not in COLOURS:
-        raise ValueError(f"{name}.colour: got {thing.colour!r}, want one of {', '.join(kind.colours)}")
-    if (thing.size in ("small", "large")) != kind.sized or (thing.facing in ("left", "right")) != kind.faces:
-        raise ValueError(f"{name}: size {thing.size!r} and facing {thing.facing!r} do not suit a {kind.name}")
-    if not inside(thing.box):
-        raise ValueError(f"{name}.box: got {thing.box}, want it inside the picture with one pixel to spare")
-    if too_small(thing.box):
-        raise ValueError(f"{name}.box: got {thing.box}, want at least {SMALLEST} pixels each way")
-    width, height = thing.box[2] - thing.box[0], thing.box[3] - thing.box[1]
-    if thing.depth not in NEARNESS or (width, height) != extent(kind, thing.size, thing.depth):
-        raise ValueError(f"{name}.box: {width} x {height} pixels do not suit its kind, size and depth")
-    if tie is not None:
-        _check_tie(scene, name, thing, tie)
-    elif scene.place not in kind.places:
-        raise ValueError(f"{name}.kind: a {kind.name} does not belong in the place {scene.place}")
-    elif kind.stands in ("air", "sky"):
-        aloft = AIR_DEPTHS if kind.stands == "air" else (SKY_DEPTH,)
-        if thing.depth not in aloft or thing.box[3] > SKY_BOTTOM + 2:
-            raise ValueError(
-                f"{name}: a {kind.name} at depth {thing.depth} and {thing.box} is not up in the air"
-            )
-    else:
-        depths = ground_depths(scene.place, kind)
-        line = GROUND_LINES[scene.place][kind.stands][thing.depth] if thing.depth in depths else None
-        if line is None or not line <= thing.box[3] <= line + 2:
-            raise ValueError(
-                f"{name}: a {kind.name} at depth {thing.depth} does not stand on the {kind.stands}"
-            )
-
-
-def _check_tie(scene: Scene, name: str, thing: Thing, tie: Relation) -> None:
-    kind = CATALOGUE[thing.kind]
-    if tie[0] == "holding":
+def _laws_of(scene: Scene, thing: Thing, tie: Relation | None) -> Iterator[tuple[str, bool]]:
+    """The laws of one thing, which may be tied to what holds or carries it."""
+    kind, box = CATALOGUE.get(thing.kind), thing.box
+    yield "a kind of the catalogue", kind is not None
+    assert kind is not None
+    yield "a colour of the kind", thing.colour in kind.colours and thing.colour in COLOURS
+    yield "a size if the kind has them", (thing.size in ("small", "large")) == kind.sized
+    yield "a facing if the kind has them", (thing.facing in ("left", "right")) == kind.faces
+    yield "inside the picture, with one pixel to spare", inside(box)
+    yield f"at least {SMALLEST} pixels each way", not too_small(box)
+    measured = (box[2] - box[0], box[3] - box[1])
+    fits = thing.depth in NEARNESS and measured == extent(kind, thing.size, thing.depth)
+    yield "a box that suits kind, size and depth", fits
+    if tie is None:
+        yield "a kind that belongs in the place", scene.place in kind.places
+        if flies(thing):
+            aloft = AIR_DEPTHS if kind.stands == "air" else (SKY_DEPTH,)
+            yield "up in the air", thing.depth in aloft and box[3] <= SKY_BOTTOM + 2
+        else:
+            depths = ground_depths(scene.place, kind)
+            line = GROUND_LINES[scene.place][kind.stands][thing.depth] if thing.depth in depths else SIDE
+            yield "feet on what carries it", line <= box[3] <= line + 2
+    elif tie[0] == "holding":
         holder = scene.things[tie[1]]
-        if not kind.held or CATALOGUE[holder.kind].group != "person":
-            raise ValueError(f"{name}: a {holder.kind} cannot hold a {kind.name}")
-        if thing.depth != holder.depth or thing.box != held_box(holder, kind, thing.size):
-            raise ValueError(f"{name}.box: got {thing.box}, want it to touch the hand of its holder")
-        return
-    bearer = scene.things[tie[2]]
-    if bearer.kind not in RIDERS.get(kind.name, ()) or thing.depth != bearer.depth:
-        raise ValueError(f"{name}: a {kind.name} cannot stand on a {bearer.kind}")
-    start, stop, down = deck(bearer)
-    margin = (thing.box[2] - thing.box[0]) // 4
-    if (
-        thing.box[3] != down
-        or thing.box[0] < start - margin
-        or thing.box[2] > max(stop + margin, start - margin + thing.box[2] - thing.box[0])
-    ):
-        raise ValueError(f"{name}.box: got {thing.box}, want its feet on the {bearer.kind}")
+        yield "a person who holds what can be held", kind.held and CATALOGUE[holder.kind].group == "person"
+        held = thing.depth == holder.depth and box == held_box(holder, kind, thing.size)
+        yield "a box that touches its holder's hand", held
+    else:
+        bearer = scene.things[tie[2]]
+        carries = bearer.kind in RIDERS.get(kind.name, ()) and thing.depth == bearer.depth
+        yield "a thing that can stand on its bearer", carries
+        start, stop, down = deck(bearer)
+        first = start - measured[0] // 4
+        last = max(stop + measured[0] // 4, first + measured[0])
+        yield "feet on its bearer", box[3] == down and first <= box[0] and box[2] <= last

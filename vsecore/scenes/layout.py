@@ -10,33 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from vsecore.scenes import laws
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.facts import PLACES, SIDE, Facing, Kind, Scene, Size, Thing
-from vsecore.scenes.laws import (
-    AIR_DEPTHS,
-    APART,
-    DECKS,
-    GROUND_LINES,
-    NEAR,
-    RIDERS,
-    SKY_BOTTOM,
-    SKY_DEPTH,
-    Box,
-    Relation,
-    all_seen,
-    borne_by,
-    check_scene,
-    deck,
-    extent,
-    flies,
-    ground_depths,
-    held_box,
-    inside,
-    judge,
-    relate,
-    ties_of,
-    too_small,
-)
+from vsecore.scenes.laws import Box, Relation
 
 T = TypeVar("T")
 
@@ -45,12 +22,9 @@ _WEIGHTS = {"person": 30, "animal": 22, "vehicle": 17, "plant": 11, "toy": 13, "
 
 
 class Dice:
-    """Chance that is the same on every machine and in every version of Python.
+    """Chance that is the same for a key on every machine and in every version of Python.
 
     Stands on `random.Random(key).random()` alone, the one method whose numbers Python promises to keep.
-
-    Args:
-        key: any text; equal keys give equal throws.
     """
 
     def __init__(self, key: str) -> None:
@@ -95,27 +69,27 @@ def _boxes(
     if tie is not None:
         bearer = things[tie[1] if tie[0] == "holding" else tie[2]]
         if tie[0] == "holding":
-            yield replace(thing, depth=bearer.depth, box=held_box(bearer, kind, thing.size))
+            yield replace(thing, depth=bearer.depth, box=laws.held_box(bearer, kind, thing.size))
             return
-        start, stop, bottom = deck(bearer)
-        width, height = extent(kind, thing.size, bearer.depth)
+        start, stop, bottom = laws.deck(bearer)
+        width, height = laws.extent(kind, thing.size, bearer.depth)
         margin = width // 4  # the feet are narrower than the box
         for left in dice.shuffle(range(start - margin, max(stop + margin - width, start - margin) + 1)):
             yield replace(thing, depth=bearer.depth, box=(left, bottom - height, left + width, bottom))
         return
     if kind.stands == "sky":
-        depths = [SKY_DEPTH]
+        depths = [laws.SKY_DEPTH]
     elif kind.stands == "air":
-        depths = dice.shuffle(AIR_DEPTHS)
+        depths = dice.shuffle(laws.AIR_DEPTHS)
     else:
-        depths = dice.shuffle(ground_depths(place, kind))
+        depths = dice.shuffle(laws.ground_depths(place, kind))
     for depth in depths:
-        width, height = extent(kind, thing.size, depth)
+        width, height = laws.extent(kind, thing.size, depth)
         for left in _across(width, depth, things, dice):
             if kind.stands in ("air", "sky"):
-                top = dice.between(2, max(2, (SKY_BOTTOM if kind.stands == "air" else 38) - height))
+                top = dice.between(2, max(2, (laws.SKY_BOTTOM if kind.stands == "air" else 38) - height))
             else:
-                top = GROUND_LINES[place][kind.stands][depth] + dice.between(0, 2) - height
+                top = laws.GROUND_LINES[place][kind.stands][depth] + dice.between(0, 2) - height
             yield replace(thing, depth=depth, box=(left, top, left + width, top + height))
 
 
@@ -124,7 +98,7 @@ def _across(width: int, depth: int, things: Sequence[Thing], dice: Dice) -> list
     spots = dice.shuffle(range(1, SIDE - width, 2))
     neighbours = [thing.box for thing in things if thing.depth == depth]
     if neighbours and dice.chance(45):
-        step = dice.between(APART, NEAR - 2)
+        step = dice.between(laws.APART, laws.NEAR - 2)
         spots = [box[0] - step - width for box in neighbours] + [box[2] + step for box in neighbours] + spots
     return spots
 
@@ -134,20 +108,20 @@ def _add(
 ) -> bool:
     """Puts one more thing where all laws hold; False where there is no room."""
     new_ties = ties if tie is None else [*ties, tie]
-    borne = borne_by(new_ties)
+    borne = laws.borne_by(new_ties)
     row = len(things)
-    stands = [not flies(one) and other not in borne for other, one in enumerate([*things, thing])]
+    stands = [not laws.flies(one) and other not in borne for other, one in enumerate([*things, thing])]
     bearer = None if tie is None else tie[1] if tie[0] == "holding" else tie[2]
     for spot in _boxes(place, thing, things, tie, dice):
-        if not inside(spot.box) or too_small(spot.box):
+        if not laws.inside(spot.box) or laws.too_small(spot.box):
             continue
         if any(
-            judge(other, spot, stands[index], stands[row]) is None
+            laws.judge(other, spot, stands[index], stands[row]) is None
             for index, other in enumerate(things)
             if index != bearer
         ):
             continue
-        if all_seen([*things, spot], new_ties):
+        if laws.all_seen([*things, spot], new_ties):
             things.append(spot)
             ties[:] = new_ties
             return True
@@ -164,13 +138,9 @@ def _fresh(kind: Kind, dice: Dice, colour: str | None = None) -> Thing:
     return Thing(kind.name, colour or dice.choice(kind.colours), size, facing, (0, 0, 0, 0), 0)
 
 
-def _native(place: str) -> list[Kind]:
-    return [kind for kind in CATALOGUE.values() if place in kind.places]
-
-
 def _kinds(place: str, count: int, dice: Dice) -> list[Kind]:
     """Kinds of the things that stand by themselves; often several of one kind."""
-    natives = _native(place)
+    natives = [kind for kind in CATALOGUE.values() if place in kind.places]
     kinds: list[Kind] = []
     while len(kinds) < count:
         group = dice.choice(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
@@ -187,15 +157,9 @@ def _kinds(place: str, count: int, dice: Dice) -> list[Kind]:
     return kinds
 
 
-def _hold(holder: int, things: list[Thing], ties: list[Relation], place: str, dice: Dice) -> None:
-    """Gives a person something to hold, if there is room for it."""
-    kind = dice.choice([kind for kind in CATALOGUE.values() if kind.held])
-    _add(place, _fresh(kind, dice), ("holding", holder, len(things)), things, ties, dice)
-
-
 def _carry(bearer: int, things: list[Thing], ties: list[Relation], place: str, dice: Dice) -> None:
     """Sets something on a thing, if there is room for it."""
-    riders = [rider for rider, bearers in RIDERS.items() if things[bearer].kind in bearers]
+    riders = [rider for rider, bearers in laws.RIDERS.items() if things[bearer].kind in bearers]
     riders = [rider for rider in riders if place in CATALOGUE[rider].places]
     if riders:
         thing = _fresh(CATALOGUE[dice.choice(riders)], dice)
@@ -204,22 +168,16 @@ def _carry(bearer: int, things: list[Thing], ties: list[Relation], place: str, d
 
 def _worth_seeing(things: Sequence[Thing], ties: Sequence[Relation]) -> bool:
     """Whether something stands in the place, and not all that stands or flies by itself looks the same."""
-    borne = borne_by(ties)
+    borne = laws.borne_by(ties)
     alone = [thing for row, thing in enumerate(things) if row not in borne]
     looks = {(thing.kind, thing.colour, thing.size, thing.facing) for thing in alone}
-    return len(looks) > 1 and not all(flies(thing) for thing in alone)
+    return len(looks) > 1 and not all(laws.flies(thing) for thing in alone)
 
 
 def invent(seed: int, index: int, split: str = "train") -> Scene:
-    """A scene of the world: the same for the same arguments, on every machine.
+    """A scene of a world, by their numbers: the same for the same arguments, on every machine.
 
-    Args:
-        seed: which world.
-        index: which of its scenes, from 0.
-        split: "train", "dev" or "test"; splits share no scene but by chance.
-
-    Returns:
-        A scene that obeys every law that `check_scene` states.
+    It breaks no law (see `broken_law`). Splits share no scene but by chance.
     """
     dice = Dice(f"scene {seed} {split} {index}")
     place = dice.choice(PLACES)
@@ -239,10 +197,11 @@ def invent(seed: int, index: int, split: str = "train") -> Scene:
             previous = thing
             row = len(things) - 1
             if len(things) < wanted and kind.group == "person" and dice.chance(42):
-                _hold(row, things, ties, place, dice)
-            elif len(things) < wanted and kind.name in DECKS and dice.chance(38):
+                held = _fresh(dice.choice([one for one in CATALOGUE.values() if one.held]), dice)
+                _add(place, held, ("holding", row, len(things)), things, ties, dice)
+            elif len(things) < wanted and kind.name in laws.DECKS and dice.chance(38):
                 _carry(row, things, ties, place, dice)
-        relations = relate(things, ties)
+        relations = laws.relate(things, ties)
         if relations is not None and _worth_seeing(things, ties):
             return Scene(place, tuple(things), relations, None, look)
 
@@ -252,7 +211,7 @@ def invent(seed: int, index: int, split: str = "train") -> Scene:
 
 def _resized(thing: Thing, size: Size | None, kind: Kind) -> Thing:
     """The thing as another kind or size on the same spot, feet where they were."""
-    width, height = extent(kind, size, thing.depth)
+    width, height = laws.extent(kind, size, thing.depth)
     left = (thing.box[0] + thing.box[2] - width) // 2
     bottom = thing.box[3]
     return replace(thing, kind=kind.name, size=size, box=(left, bottom - height, left + width, bottom))
@@ -283,32 +242,24 @@ def _changes(scene: Scene, row: int, dice: Dice) -> Iterator[Thing]:
             yield from (_resized(thing, thing.size, like) for like in dice.shuffle(likes)[:4])
 
 
-def _lawful(scene: Scene) -> bool:
-    try:
-        check_scene(scene)
-    except ValueError:
-        return False
-    return True
-
-
 def variant(scene: Scene, dice: Dice) -> Scene:
     """A near duplicate: a scene in which exactly one fact is another.
 
     The fact is the place, or one thing's colour, kind, size or facing. All relations stay as they are.
-
-    Args:
-        scene: the scene to change.
-        dice: decides which fact changes.
     """
     if dice.chance(12):
         for place in dice.shuffle(PLACES):
             moved = replace(scene, place=place)
-            if place != scene.place and GROUND_LINES[place] == GROUND_LINES[scene.place] and _lawful(moved):
+            if (
+                place != scene.place
+                and laws.GROUND_LINES[place] == laws.GROUND_LINES[scene.place]
+                and not laws.broken_law(moved)
+            ):
                 return moved
     for row in dice.shuffle(range(len(scene.things))):
         for changed in _changes(scene, row, dice):
             other = replace(scene, things=(*scene.things[:row], changed, *scene.things[row + 1 :]))
-            if _lawful(other):
+            if not laws.broken_law(other):
                 return other
     raise ValueError("scene: got one in which no single fact can change, want a scene of `invent`")
 
@@ -323,22 +274,18 @@ def mirror_relation(scene: Scene, dice: Dice) -> Scene:
     """A scene with the same things in the same place, of which other relations are true.
 
     Two things change places where that is possible; otherwise all things are set anew.
-
-    Args:
-        scene: the scene to change.
-        dice: decides which things move.
     """
     old = statements(scene)
-    ties = ties_of(scene.relations)
+    ties = laws.ties_of(scene.relations)
     bound = {row for _, i, j in ties for row in (i, j)}
     free = [row for row in range(len(scene.things)) if row not in bound]
     for i, j in dice.shuffle([(i, j) for i in free for j in free if i < j]):
         things = list(scene.things)
         things[i], things[j] = _swapped(things[i], things[j])
-        relations = relate(things, ties)
+        relations = laws.relate(things, ties)
         if relations is not None:
             other = replace(scene, things=tuple(things), relations=relations)
-            if statements(other) != old and _lawful(other):
+            if statements(other) != old and not laws.broken_law(other):
                 return other
     for attempt in range(400):
         arranged = _rearranged(scene, ties if attempt < 60 else (), dice)
@@ -375,5 +322,5 @@ def _rearranged(scene: Scene, ties: Sequence[Relation], dice: Dice) -> Scene | N
         if not _add(scene.place, scene.things[row], tie, things, new_ties, dice):
             return None
     ordered = tuple(things[seat[row]] for row in range(len(rows)))
-    relations = relate(ordered, ties)
+    relations = laws.relate(ordered, ties)
     return None if relations is None else replace(scene, things=ordered, relations=relations)

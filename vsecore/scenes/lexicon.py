@@ -12,21 +12,12 @@ from vsecore.scenes import grammar
 
 @dataclass(frozen=True)
 class Token:
-    """A word or phrase with its part in the sentence.
+    """A word or phrase with its part in the sentence."""
 
-    Attributes:
-        part: "article", "number", "size", "colour", "noun", "relation", "verb", "state", "facing", "silent",
-            "place", "ground", "scene", "wear", "coat", "and", "comma", "stop", "with", "that", "frame" or
-            "mark".
-        value: what it says, as the part needs it.
-        finite: whether it is a finite verb, which speaks of the thing that the clause began with.
-        plural: whether it is a plural noun or verb.
-    """
-
-    part: str
-    value: Any = None
-    finite: bool = False
-    plural: bool = False
+    part: str  # as `_lexicon` calls it: "noun", "verb", "place", ...
+    value: Any = None  # what it says, as the part needs it
+    finite: bool = False  # whether it is a finite verb, which speaks of the thing that the clause began with
+    plural: bool = False  # whether it is a plural noun or verb
     text: str = ""
 
 
@@ -44,64 +35,48 @@ def _lexicon() -> dict[tuple[str, ...], Token]:
         learn(forms[1], part, value, finite=True, plural=True)
         learn(forms[2], part, value)
 
+    def learn_all(part: str, table: Mapping[Any, Iterable[str]]) -> None:
+        for value, phrases in table.items():
+            for phrase in phrases:
+                learn(phrase, part, value)
+
     for noun, names in grammar.NOUN_WORDS.items():
         for singular, plural in names:
             learn(singular, "noun", noun)
             learn(plural, "noun", noun, plural=True)
-    tables: tuple[tuple[str, Mapping[Any, Iterable[str]]], ...] = (
-        ("colour", grammar.COLOUR_WORDS),
-        ("colour", grammar.OTHER_COLOUR_WORDS),
-        ("size", grammar.SIZE_WORDS),
-        ("size", grammar.OTHER_SIZE_WORDS),
-        (
-            "number",
-            {number: (word, str(number)) for number, word in enumerate(grammar.NUMBER_WORDS, start=1)},
-        ),
-        ("article", {None: grammar.ARTICLES}),
-        ("relation", grammar.PREPOSITIONS),
-    )
-    for part, table in tables:
-        for value, phrases in table.items():
-            for phrase in phrases:
-                learn(phrase, part, value)
+    for colours in (grammar.COLOUR_WORDS, grammar.OTHER_COLOUR_WORDS):
+        learn_all("colour", colours)
+    for sizes in (grammar.SIZE_WORDS, grammar.OTHER_SIZE_WORDS):
+        learn_all("size", sizes)
+    learn_all("number", {row: (word, str(row)) for row, word in enumerate(grammar.NUMBER_WORDS, start=1)})
+    learn_all("article", {None: grammar.ARTICLES})
+    learn_all("relation", grammar.PREPOSITIONS)
     verbs: dict[tuple[str, str, str], list[grammar.Verb]] = {}
     for verb in grammar.VERBS:
         verbs.setdefault(verb.forms, []).append(verb)
     for forms, meanings in verbs.items():
         learn_verb(forms, "verb", meanings)
-    for state, state_verbs in grammar.STATE_VERBS.items():
-        for forms in state_verbs:
-            learn_verb(forms, "state", state)
-    for state, phrases in grammar.STATE_PHRASES.items():
-        for phrase in phrases:
-            learn(phrase, "state", state)
+    for forms, state in grammar.STATE_OF_VERB.items():
+        learn_verb(forms, "state", state)
+    learn_all("state", grammar.STATE_PHRASES)
     for facing, ends in grammar.FACING_WORDS.items():
         for end in ends:
-            for forms in grammar.FACE_VERBS:
-                learn_verb((f"{forms[0]} {end}", f"{forms[1]} {end}", f"{forms[2]} {end}"), "facing", facing)
+            for one, many, participle in grammar.FACE_VERBS:
+                learn_verb((f"{one} {end}", f"{many} {end}", f"{participle} {end}"), "facing", facing)
     for forms in grammar.SILENT_VERBS:
         learn_verb(forms, "silent")
-    for table in (grammar.PLACE_PHRASES, grammar.OTHER_PLACE_PHRASES):
-        for place, phrases in table.items():
-            for phrase in phrases:
-                learn(phrase, "place", place)
+    for places in (grammar.PLACE_PHRASES, grammar.OTHER_PLACE_PHRASES):
+        learn_all("place", places)
     for place, phrases in grammar.PLACE_SCENES.items():
-        for phrase in phrases:
-            learn(phrase.removeprefix("a "), "scene", place)
-    for place in grammar.GROUNDS:
-        for preposition in grammar.PREPOSITIONS["above", False]:
-            for article in ("the", "a"):
-                learn(f"{preposition} {article} {place}", "ground", place)
-    for coats in grammar.COAT_WORDS.values():
-        for singular, plural in coats:
-            learn(singular, "coat")
-            learn(plural, "coat")
+        learn_all("scene", {place: [phrase.removeprefix("a ") for phrase in phrases]})
+    for preposition in grammar.PREPOSITIONS["above", False]:
+        for article in ("the", "a"):
+            learn_all("ground", {place: [f"{preposition} {article} {place}"] for place in grammar.GROUNDS})
     learn_verb(("wears", "wear", "wearing"), "wear")
-    for phrase in ("in", "dressed in"):
-        learn(phrase, "wear")
-    for phrase in grammar.SILENT_PHRASES:
-        learn(phrase, "frame")
     for part, words_of_part in (
+        ("coat", [word for coats in grammar.COAT_WORDS.values() for both in coats for word in both]),
+        ("wear", ("in", "dressed in")),
+        ("frame", grammar.SILENT_PHRASES),
         ("and", ("and",)),
         ("comma", (",",)),
         ("stop", (".", ":", ";", "!", "?", "while", "as")),
@@ -109,8 +84,7 @@ def _lexicon() -> dict[tuple[str, ...], Token]:
         ("that", ("that", "which", "who")),
         ("mark", (grammar.MARK_WORD,)),
     ):
-        for word in words_of_part:
-            learn(word, part)
+        learn_all(part, {None: words_of_part})
     return lexicon
 
 

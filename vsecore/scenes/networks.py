@@ -19,12 +19,7 @@ ASSETS = assets()
 
 
 class Residual(nn.Module):
-    """Two 3 × 3 convolutions and a way around them.
-
-    Args:
-        channels: width of the input map.
-        out: width of the output map.
-        stride: 2 halves the map's sides.
+    """Two 3 × 3 convolutions and a way around them, from maps of some channels to `out`.
 
     Source: He et al. 2016, fig. 2; the way around pools before it projects (He et al. 2019, fig. 2c), so that
     no cell of the input is passed over.
@@ -61,8 +56,7 @@ class SceneCNN(nn.Module):
 
     kind: Literal["grid"] = "grid"
     feature_dim = 144
-    region_dim = 96 + 144 + 6
-    """The fine map, the coarse map and the box's own numbers."""
+    region_dim = 96 + 144 + 6  #: The fine map, the coarse map and the box's own numbers
 
     def __init__(self) -> None:
         """Make the layers, untrained."""
@@ -162,11 +156,7 @@ def normalise(pictures: Tensor) -> Tensor:
 
 
 def weights_file(name: str) -> Path:
-    """Where the weights of a network lie: `assets/scenes_cnn.safetensors` or `assets/scenes_vit.safetensors`.
-
-    Raises:
-        ValueError: an unknown name.
-    """
+    """Where a network's weights lie, such as `assets/scenes_cnn.safetensors`; an unknown name is refused."""
     if name not in NETWORKS:
         raise ValueError(f"network is {name!r}: wanted one of {', '.join(NETWORKS)}")
     return ASSETS / f"{name.replace('-', '_')}.safetensors"

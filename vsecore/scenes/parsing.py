@@ -307,18 +307,10 @@ class _Reader:
 
 
 def parse(sentence: str) -> Form:
-    """Reads a sentence of the grammar, a caption or a learner's own query.
+    """Reads a sentence, a caption or a learner's own query, as the form of exactly what it claims.
 
-    Args:
-        sentence: as "a red kite above the beach" or "Two dogs stand beside a tree."; capitals and the last
-            full stop do not matter.
-
-    Returns:
-        The form: exactly what the sentence claims.
-
-    Raises:
-        ValueError: a word is not known (the message names it and the nearest words that are), or the words
-            do not make a sentence.
+    Capitals and the last full stop do not matter. A ValueError names a word that is not known and the nearest
+    words that are, or says why the words do not make a sentence.
     """
     return _Reader(tokens_of(sentence)).read()
 

@@ -24,7 +24,7 @@ from vsecore.data.files import progress, write_atomically
 from vsecore.scenes import build
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.facts import COLOURS, PLACES, SIDE, Scene
-from vsecore.scenes.laws import drawing_order
+from vsecore.scenes.laws import drawing_order, ties_of
 from vsecore.scenes.networks import NETWORKS, SceneNetwork, weights_file
 
 KINDS = tuple(CATALOGUE)
@@ -35,8 +35,7 @@ UNLABELLED = -100
 EPOCHS = {"scenes-cnn": 12, "scenes-vit": 24}
 """How often each network sees every picture: a transformer must find out for itself what is near what."""
 LEARNING_RATE = {"scenes-cnn": 3e-3, "scenes-vit": 2e-3}
-SMALLEST_SHARE = 0.15
-"""A cell shows a thing when the thing's box covers at least this share of it."""
+SMALLEST_SHARE = 0.15  #: A cell shows a thing when the thing's box covers at least this share of it
 
 
 @dataclass(frozen=True)
@@ -56,19 +55,13 @@ class Facts:
 
 
 def cell_owners(scene: Scene, side: int) -> np.ndarray:
-    """Which thing each cell shows: of those in it, the one with the largest visible part of its box.
+    """Which thing each cell shows, (side, side): of those in it, the one with most of its box to be seen.
 
-    Args:
-        scene: the facts of a picture.
-        side: cells on each side of the grid.
-
-    Returns:
-        (side, side) numbers of things; the number of things itself where a cell shows none.
+    The number of things itself stands where a cell shows none.
     """
     none, cell = len(scene.things), SIDE // side
     canvas = np.full((SIDE, SIDE), none, np.uint8)
-    ties = [relation for relation in scene.relations if relation[0] in ("holding", "on")]
-    for row in drawing_order(scene.things, ties):  # far ones first, near ones over them
+    for row in drawing_order(scene.things, ties_of(scene.relations)):  # far ones first, near ones over them
         left, top, right, bottom = scene.things[row].box
         canvas[top:bottom, left:right] = row
     cells = canvas.reshape(side, cell, side, cell)  # (side, cell, side, cell)
@@ -144,13 +137,7 @@ def mirrored(facts: Facts, side: int) -> Facts:
 def measure(
     network: SceneNetwork, heads: Heads, pixels: np.ndarray, scenes: Sequence[Scene]
 ) -> dict[str, float]:
-    """How well the facts of pictures can be read from the features.
-
-    Args:
-        network: the trained network; it is put into evaluation mode.
-        heads: the trained heads.
-        pixels: (n, 112, 112, 3) uint8.
-        scenes: their facts.
+    """How well the facts of `scenes` can be read from the features of their pixels, (n, 112, 112, 3) uint8.
 
     Returns:
         Percent: `kind_map` (mean average precision of which kinds are in a picture), `pair_map` (the same of

@@ -1,8 +1,4 @@
-"""Puts what an annotator wants to say into words, and into a logical form, side by side.
-
-Whatever the speaker says it enters into the form, and nothing else. To whom a phrase belongs follows the
-rules that `parsing` reads by.
-"""
+"""Puts what an annotator wants to say into words and a logical form; `parsing` has the rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -5,10 +5,10 @@ search whether it is true of a scene. Because every caption carries its form, th
 all captions and all pictures is known, and with it every false negative.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +28,15 @@ _WIDER = {
 }
 
 
-def _nouns() -> dict[str, frozenset[str]]:
-    """Each noun that a form may use -> the kinds it is true of."""
-    nouns = {kind: frozenset([kind]) for kind in CATALOGUE}
-    nouns |= {noun: frozenset(kinds) for noun, kinds in _WIDER.items()}
-    for group in ("person", "animal", "vehicle", "plant"):
-        nouns[group] = frozenset(name for name, kind in CATALOGUE.items() if kind.group == group)
-    return nouns
-
-
-NOUNS: dict[str, frozenset[str]] = _nouns()
+# Each noun that a form may use -> the kinds it is true of.
+NOUNS: dict[str, frozenset[str]] = {
+    **{kind: frozenset([kind]) for kind in CATALOGUE},
+    **{noun: frozenset(kinds) for noun, kinds in _WIDER.items()},
+    **{
+        group: frozenset(name for name, kind in CATALOGUE.items() if kind.group == group)
+        for group in ("person", "animal", "vehicle", "plant")
+    },
+}
 
 
 def _standing(*carriers: str) -> frozenset[str]:
@@ -61,36 +60,22 @@ STATES: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Entity:
-    """One thing, or so many like things, that a sentence speaks of.
+    """One thing, or so many like things, that a sentence speaks of. None: it is not said."""
 
-    Attributes:
-        noun: a kind ("girl") or a wider word ("child", "person"); one of `NOUNS`.
-        count: 1 says that there is at least one; n > 1 says that there are exactly n.
-        colour: as in the facts (a person's colour is the colour of the coat), or None: not said.
-        size: "small", "large", or None: not said.
-        facing: "left", "right", or None: not said.
-        state: one of `STATES` ("flying"), or None: not said.
-    """
-
-    noun: str
-    count: int = 1
-    colour: str | None = None
-    size: str | None = None
-    facing: str | None = None
-    state: str | None = None
+    noun: str  #: a kind ("girl") or a wider word ("child", "person"); one of `NOUNS`
+    count: int = 1  #: 1 says that there is at least one; n > 1 says that there are exactly n
+    colour: str | None = None  #: as in the facts (a person's colour is the colour of the coat)
+    size: str | None = None  #: "small" or "large"
+    facing: str | None = None  #: "left" or "right"
+    state: str | None = None  #: one of `STATES` ("flying")
 
     def __post_init__(self) -> None:
         """Refuse an entity that could never be judged."""
         _one_of("noun", self.noun, NOUNS)
         if not _whole(self.count) or self.count < 1:
             raise ValueError(f"count is {self.count!r}; an entity needs a whole number of at least 1.")
-        for field, value, known in (
-            ("colour", self.colour, COLOURS),
-            ("size", self.size, SIZES),
-            ("facing", self.facing, FACINGS),
-            ("state", self.state, STATES),
-        ):
-            if value is not None:
+        for field, known in {"colour": COLOURS, "size": SIZES, "facing": FACINGS, "state": STATES}.items():
+            if (value := getattr(self, field)) is not None:
                 _one_of(field, value, known)
 
     def kinds(self) -> frozenset[str]:
@@ -121,19 +106,14 @@ class Form:
     - no thing is given to two entities: different noun phrases speak of different things;
     - for each relation (name, i, j), every thing given to entity i stands so to every thing given to
       entity j.
-
-    Attributes:
-        place: one of `facts.PLACES`, or None: not said.
-        entities: in the order of mention.
-        relations: (relation, i, j), i and j are places in `entities`; kept sorted and without repetition,
-            so that equal claims in another order are equal forms.
-        mark: the number of the picture's mark, or None: not said.
     """
 
-    place: str | None = None
-    entities: tuple[Entity, ...] = ()
+    place: str | None = None  #: one of `facts.PLACES`; None: not said
+    entities: tuple[Entity, ...] = ()  #: in the order of mention
     relations: tuple[tuple[str, int, int], ...] = ()
-    mark: int | None = None
+    """As (relation, i, j), i and j places in `entities`; sorted, without repetition, so that equal claims in
+    another order are equal forms."""
+    mark: int | None = None  #: the number of the picture's mark; None: not said
 
     def __post_init__(self) -> None:
         """Refuse a form that could never be judged; put the relations in order."""
@@ -159,15 +139,6 @@ class Form:
         relations = [list(relation) for relation in self.relations]
         rest = {name: x for name, x in said(self, Form()).items() if name not in ("entities", "relations")}
         return {"entities": entities, **({"relations": relations} if relations else {}), **rest}
-
-
-class Stated(Protocol):
-    """Anything that carries a form, as a caption does."""
-
-    @property
-    def form(self) -> Form:
-        """What is claimed."""
-        ...
 
 
 def holds(form: Form, scene: Scene) -> bool:
@@ -212,19 +183,12 @@ def holds(form: Form, scene: Scene) -> bool:
     return search([], frozenset())
 
 
-def relevance(captions: Sequence[Stated], scenes: Sequence[Scene]) -> np.ndarray:
-    """Which caption is true of which picture: `holds` for all pairs, fast.
+def relevance(captions: Sequence[Any], scenes: Sequence[Scene]) -> np.ndarray:
+    """Which of C captions, or of things with a `form`, is true of which of S scenes, (C, S) bool, fast.
 
     Each condition of a form is first looked up for all scenes at once (place, mark, how many things fit an
     entity, whether some pair of fitting things stands in a relation). These conditions are necessary; the
     few scenes that meet them all are then decided by `holds`.
-
-    Args:
-        captions: C captions, or anything with a `form`.
-        scenes: S scenes.
-
-    Returns:
-        (C, S) bool.
     """
     table = _SceneTable(scenes)
     true = np.zeros((len(captions), len(scenes)), dtype=bool)
@@ -263,26 +227,20 @@ class _SceneTable:
         self.marks = np.array([scene.mark for scene in scenes], dtype=object)  # (S,)
         things = [(s, thing) for s, scene in enumerate(scenes) for thing in scene.things]
         self.owner = np.array([s for s, _ in things], dtype=np.int64)  # (T,)   each thing's scene
-        self.kind = np.array([thing.kind for _, thing in things], dtype=object)
-        self.colour = np.array([thing.colour for _, thing in things], dtype=object)
-        self.size = np.array([thing.size for _, thing in things], dtype=object)
-        self.facing = np.array([thing.facing for _, thing in things], dtype=object)
+        self.facts = {
+            name: np.array([getattr(thing, name) for _, thing in things], dtype=object)  # (T,)
+            for name in ("kind", "colour", "size", "facing")
+        }
         first = np.cumsum([0, *(len(scene.things) for scene in scenes)])  # (S+1,)
-        relations = list(self._relations(scenes, first))
+        relations = [(n, first[s] + i, first[s] + j) for s, x in enumerate(scenes) for n, i, j in x.relations]
         self.relation = np.array([name for name, _, _ in relations], dtype=object)  # (R,)
         self.ends = np.array([(i, j) for _, i, j in relations], dtype=np.int64).reshape(-1, 2)  # (R, 2)
         self.carried = np.zeros(len(things), dtype=bool)  # (T,)   on another thing
         self.carried[self.ends[self.relation == "on", 0]] = True
-        self.of_kind = {kind: self.kind == kind for kind in CATALOGUE}
+        self.of_kind = {kind: self.facts["kind"] == kind for kind in CATALOGUE}
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.enough = lru_cache(maxsize=None)(self._enough)
         self.related = lru_cache(maxsize=None)(self._related)
-
-    @staticmethod
-    def _relations(scenes: Sequence[Scene], first: np.ndarray) -> Iterator[tuple[str, int, int]]:
-        for s, scene in enumerate(scenes):
-            for name, i, j in scene.relations:
-                yield name, int(first[s]) + i, int(first[s]) + j
 
     def _fitting(self, entity: Entity) -> np.ndarray:
         """(T,) bool: the things of which all that an entity says is true."""
@@ -291,13 +249,9 @@ class _SceneTable:
             fit |= self.of_kind[kind]
         if entity.state:
             fit &= ~self.carried
-        for said, facts in (
-            (entity.colour, self.colour),
-            (entity.size, self.size),
-            (entity.facing, self.facing),
-        ):
-            if said is not None:
-                fit &= facts == said
+        for name in ("colour", "size", "facing"):
+            if (said := getattr(entity, name)) is not None:
+                fit &= self.facts[name] == said
         return fit
 
     def _enough(self, entity: Entity) -> np.ndarray:
@@ -331,6 +285,6 @@ def _whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _one_of(field: str, value: object, known: Sequence[str] | dict[str, Any]) -> None:
+def _one_of(field: str, value: object, known: Collection[str]) -> None:
     if value not in known:
         raise ValueError(f"{field} is {value!r}; it must be one of {', '.join(known)}.")

@@ -89,15 +89,10 @@ class Index:
     ) -> Index:
         """Index all pictures in a folder, or bring its index up to date; `report` then says what has changed.
 
-        If it is killed, the same call continues: what was embedded is kept, nothing is there twice.
-
-        Args:
-            pictures: a folder; folders in it are searched too, but not hidden ones or those of trash.
-            engine: embeds them.
-            folder: where the index is kept; None: in memory, until `save`.
-            url: the address of a Qdrant server for the vectors; None: they are searched in this process.
-            batch_size: pictures at a time.
-            exclude: patterns of files and folders to leave out (see `list_pictures`).
+        If it is killed, the same call continues: what was embedded is kept, nothing is there twice. Folders
+        in it are searched too; for what is left out and may be excluded, see `list_pictures`. The index is
+        kept in a `folder`; None: in memory, until `save`. `url` is the address of a Qdrant server for the
+        vectors; None: they are searched in this process.
 
         Raises:
             FileNotFoundError: there is no such folder, or it holds no pictures.
@@ -253,9 +248,7 @@ class Index:
         return self.store.all_vectors()
 
     def _ranked(
-        self,
-        terms: Sequence[tuple[float, np.ndarray]],
-        blocks: Iterable[tuple[np.ndarray, np.ndarray]],
+        self, terms: Sequence[tuple[float, np.ndarray]], blocks: Iterable[tuple[np.ndarray, np.ndarray]]
     ) -> list[tuple[int, float]]:
         """Return the numbers and scores of pictures, best first by the weighted sum of their similarities."""
         scored = [

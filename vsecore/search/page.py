@@ -37,7 +37,7 @@ LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
 """The longer side of a small and of a large copy of a picture is at most this, in pixels."""
-LOCAL = ("127.0.0.1", "localhost", "::1")
+LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")  # as a request names the last
 
 _HEADERS = {
     "Content-Security-Policy": (
