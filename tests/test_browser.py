@@ -24,10 +24,7 @@ LOOKED_AT = [
 ]
 VIEWS = {"desk": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not PAGES, reason="the book is not built: make book"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not PAGES, reason="the book is not built: make book")]
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,7 @@ import torch
 from answers import RIGHT as OTHERWISE
 from course.checks import EXERCISES, check
 from course.checks.comparing import Compared, agrees
-from course.checks.exercise import (
-    _GRADIENT_LOST,
-    NOT_ANSWERED,
-    judge_by_trials,
-)
+from course.checks.exercise import _GRADIENT_LOST, NOT_ANSWERED, judge_by_trials
 from taught import solved, taught
 
 
@@ -278,8 +274,7 @@ def forgets_to_return(S, *_):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [uses_dots_as_an_index, einsum_of_the_wrong_shape, forgets_to_return, lambda S, *_: S],
+    "answer", [uses_dots_as_an_index, einsum_of_the_wrong_shape, forgets_to_return, lambda S, *_: S]
 )
 def test_an_attempt_is_wrong_rather_than_not_answered(answer):
     judgement = check("04.siblings", answer)

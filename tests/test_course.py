@@ -31,9 +31,7 @@ def test_parameters_are_checked_in_the_first_cell(tmp_path):
         course.begin(data="coco", data_root=str(tmp_path))
 
 
-def test_a_finding_that_fails_stops_the_stored_lesson_and_is_only_told_elsewhere(
-    capsys,
-):
+def test_a_finding_that_fails_stops_the_stored_lesson_and_is_only_told_elsewhere(capsys):
     course.begin().finding("two is more than one", 2 > 1)
     assert capsys.readouterr().out == ""
     with pytest.raises(AssertionError, match="one is more than two"):

@@ -37,13 +37,7 @@ def run(*arguments):
         (["learner", "--package"], ["--out"]),
     ],
 )
-def test_bad_input_is_told_in_a_sentence(
-    arguments,
-    words,
-    capsys,
-    monkeypatch,
-    tmp_path,
-):
+def test_bad_input_is_told_in_a_sentence(arguments, words, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["course", *arguments])
     monkeypatch.setattr(

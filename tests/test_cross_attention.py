@@ -7,12 +7,7 @@ import torch
 from torch.nn.functional import leaky_relu, normalize
 
 from vsecore.embedding import Embedding
-from vsecore.similarity import (
-    CrossAttention,
-    FocalAttention,
-    cross_attention,
-    focal_attention,
-)
+from vsecore.similarity import CrossAttention, FocalAttention, cross_attention, focal_attention
 
 DIRECTIONS, AGGREGATES, SLOPES, FOCI = ("t2i", "i2t"), ("lse", "mean"), (0.1, 0.0), ("equal", "prob")
 OPTIONS = [

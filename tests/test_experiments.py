@@ -36,12 +36,7 @@ from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import only_recipe, title_of
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
-from vsecore.experiments.printed import (
-    printed_difference,
-    printed_metrics,
-    printed_rows,
-    printed_sets,
-)
+from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
 from vsecore.experiments.scales import FOR_SMALL, changes_of

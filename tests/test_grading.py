@@ -291,9 +291,7 @@ def run(*sources, seconds=60, **options):
     return notebook, list(made.trouble.values()), made.end
 
 
-def test_errors_settings_and_floods_of_one_cell_do_not_reach_the_next(
-    monkeypatch,
-):
+def test_errors_settings_and_floods_of_one_cell_do_not_reach_the_next(monkeypatch):
     monkeypatch.setenv("SECRET", "1")
     notebook, trouble, end = run(
         "1 / 0",

@@ -276,9 +276,7 @@ def search(v, query, k):
 """
 
 
-def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right_function(
-    tmp_path,
-):
+def test_what_uses_the_package_is_refused_and_the_cells_below_go_on_with_a_right_function(tmp_path):
     use = "import torch\nprint('found', search(torch.eye(3), torch.tensor([0.0, 1, 0]), 1))"
     step = inspect.getsource(by_hand_of_gradients)
     step += '\ncheck("04.step", by_hand_of_gradients)'

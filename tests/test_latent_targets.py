@@ -12,12 +12,7 @@ from small import assert_resumes_with_the_same_bits, recipe, small_split, train
 from steps import step_of_scores
 from vsecore.data.splits import Dataset
 from vsecore.embedding import Embedding
-from vsecore.losses import (
-    InputTargetDecoder,
-    LagrangeMultiplier,
-    LatentTargetDecoder,
-    reconstruction_loss,
-)
+from vsecore.losses import InputTargetDecoder, LagrangeMultiplier, LatentTargetDecoder, reconstruction_loss
 from vsecore.losses.input_target import InputTarget
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.latent_target import LatentTarget

@@ -203,10 +203,7 @@ def test_a_weight_without_gradient_moves_only_by_weight_decay(optimizer):
 def test_a_gradient_is_of_its_own_step_alone():
     """Here every batch is the whole set and weights stand still: each step has the gradient of the first."""
     a_recipe = recipe(
-        losses="info_nce",
-        training__batch_size=40,
-        training__learning_rate=1e-12,
-        training__clip_norm=1e9,
+        losses="info_nce", training__batch_size=40, training__learning_rate=1e-12, training__clip_norm=1e9
     )
     callback, gradients = at_each_step(gradient_of)
     train(a_recipe, callback=callback)

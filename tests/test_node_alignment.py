@@ -6,12 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vsecore.embedding import Embedding, unit
-from vsecore.losses import (
-    NodePooling,
-    node_alignment,
-    node_cross_attention_loss,
-    node_pooling_loss,
-)
+from vsecore.losses import NodePooling, node_alignment, node_cross_attention_loss, node_pooling_loss
 from vsecore.similarity import Cosine
 
 PICTURES, CAPTIONS, DIM = 4, 6, 3

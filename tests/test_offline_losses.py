@@ -139,10 +139,7 @@ def a_step(rows, owners, seed=0, epoch=5):
     return Step(Cosine()(v, t), positives, v, t, offline, None, None, Cosine(), epoch)
 
 
-BATCHES = {
-    "pairs": ([0, 1, 2, 3], [0, 1, 2, 3]),
-    "pairs with siblings": ([0, 1, 0, 3, 1], [0, 1, 0, 3, 1]),
-}
+BATCHES = {"pairs": ([0, 1, 2, 3], [0, 1, 2, 3]), "pairs with siblings": ([0, 1, 0, 3, 1], [0, 1, 0, 3, 1])}
 
 
 @pytest.mark.parametrize("batch", BATCHES)

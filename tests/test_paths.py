@@ -30,9 +30,7 @@ def test_the_wheel_carries_every_asset_but_the_results():
     assert carried == {file: file.replace("assets", "vsecore/_assets") for file in files}
 
 
-def test_an_installed_package_has_assets_of_its_own_and_writes_results_where_one_works(
-    installed,
-):
+def test_an_installed_package_has_assets_of_its_own_and_writes_results_where_one_works(installed):
     assert not paths.is_checkout()
     assert paths.assets() == installed / "vsecore" / "_assets"
     assert paths.results() == Path("results")

@@ -49,7 +49,7 @@ def processed(folder, kind, pictures, captions):
     )
 
     of_pictures, of_words, padding = {
-        "siglip": (SiglipImageProcessorPil, PreTrainedTokenizerFast, "max_length"),
+        "siglip": (SiglipImageProcessorPil, PreTrainedTokenizerFast, "max_length")
     }.get(kind, (CLIPImageProcessorPil, CLIPTokenizer, True))
     words = of_words.from_pretrained(folder)
     words = words(captions, padding=padding, truncation=True, return_tensors="pt")

@@ -11,11 +11,7 @@ from PIL import ExifTags, Image
 from safetensors.torch import save_file
 from torchvision.ops import box_iou
 
-from vsecore.data.backbones import (
-    RegionBackbone,
-    _use_published_epsilon,
-    load_backbone,
-)
+from vsecore.data.backbones import RegionBackbone, _use_published_epsilon, load_backbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.karpathy import load_karpathy

@@ -11,14 +11,7 @@ from torch.distributions import Normal, kl_divergence
 
 from steps import step_of_scores
 from vsecore.embedding import Embedding, unit
-from vsecore.losses import (
-    LOSSES,
-    gram_diversity,
-    mmd,
-    sample_gaussians,
-    set_diversity,
-    soft_contrastive,
-)
+from vsecore.losses import LOSSES, gram_diversity, mmd, sample_gaussians, set_diversity, soft_contrastive
 from vsecore.losses.distances import distances, squared_distances
 
 OWNER = torch.arange(6) // 2

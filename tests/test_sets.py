@@ -8,14 +8,7 @@ import torch
 from elements import batch as masked
 from elements import trained
 from vsecore.pooling import MeanPool, build_pool
-from vsecore.sets import (
-    PIENet,
-    SlotSetPrediction,
-    TransformerSet,
-    circular_variance,
-    sine_grid,
-    sine_line,
-)
+from vsecore.sets import PIENet, SlotSetPrediction, TransformerSet, circular_variance, sine_grid, sine_line
 
 DIM, SLOTS = 6, 3
 OPTIONS = {

@@ -35,16 +35,7 @@ from vsecore import processes
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, Loss
-from vsecore.training import (
-    Settings,
-    checkpoints,
-    distributed,
-    encode,
-    evaluate_split,
-    fit,
-    load_run,
-    loop,
-)
+from vsecore.training import Settings, checkpoints, distributed, encode, evaluate_split, fit, load_run, loop
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.identity import tokenizer_digest
 from vsecore.training.optimization import LossMeter

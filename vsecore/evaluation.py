@@ -231,9 +231,7 @@ def coco_benchmarks(scores: Matrix, image_ids: Sequence[Any], caption_ids: Seque
     for benchmark in ("cxc", "eccv"):
         captions, pictures = coco_judgements.right_items(benchmark)
         tables[benchmark] = coco_judgements.measure(
-            benchmark,
-            _first_found(scores, *names, captions),
-            _first_found(scores.T, *names[::-1], pictures),
+            benchmark, _first_found(scores, *names, captions), _first_found(scores.T, *names[::-1], pictures)
         )
     return {f"{name}_{key}": value for name, table in tables.items() for key, value in table.items()}
 

@@ -40,10 +40,7 @@ TWINS = {
         "global_pool=mean global_pool=max global_pool=seq2seq",
     },
     "similarity": dict.fromkeys(("cosine", "mil", "chamfer"), "")
-    | {
-        "smooth_chamfer": "alpha",
-        "cross_attention": "direction=t2i smooth lse negative_slope aggregate",
-    },
+    | {"smooth_chamfer": "alpha", "cross_attention": "direction=t2i smooth lse negative_slope aggregate"},
 }
 """The parts that have a twin in JavaScript, with the options that it takes, or the values that it knows."""
 

@@ -107,12 +107,7 @@ class SlotSetPrediction(SetPrediction):
 
     @checked
     def __init__(
-        self,
-        dim: Count,
-        slots: Count = 4,
-        iterations: Count = 4,
-        hidden: Count | None = 1024,
-        **options: Any,
+        self, dim: Count, slots: Count = 4, iterations: Count = 4, hidden: Count | None = 1024, **options: Any
     ) -> None:
         super().__init__()
         of, hidden = SlotOptions(**options), hidden or dim

@@ -31,11 +31,7 @@ BACKBONES: dict[FeatureKind, str] = {"grid": "mobilenetv2_100", "patch": "vit_ti
 
 @checked
 def open_dataset(
-    name: DatasetName,
-    root: Path | None = None,
-    *,
-    features: FeatureKind = "grid",
-    sizes: Sizes | None = None,
+    name: DatasetName, root: Path | None = None, *, features: FeatureKind = "grid", sizes: Sizes | None = None
 ) -> Dataset:
     """Open a dataset with features of its pictures, "grid", "region" or "patch".
 

@@ -57,10 +57,7 @@ class Marks:
             x[np.arange(len(x)), counts, : self.tags.shape[1]] = ink * self.tags[drawn]
             counts = counts + 1
         return dataclasses.replace(
-            split,
-            pictures=x.astype(np.float16),
-            captions=self.captions(split, said),
-            picture_counts=counts,
+            split, pictures=x.astype(np.float16), captions=self.captions(split, said), picture_counts=counts
         )
 
 

@@ -19,12 +19,7 @@ from vsecore.recipes import Recipe
 from vsecore.training import encode, fit
 
 FOLDER = results() / "queries"
-SYSTEMS = {
-    "VSE++": "VSE++",
-    "2AD": "2AD: AdPool and AdOpt",
-    "VSRN": "VSRN",
-    "SCAN": "SCAN, image to text",
-}
+SYSTEMS = {"VSE++": "VSE++", "2AD": "2AD: AdPool and AdOpt", "VSRN": "VSRN", "SCAN": "SCAN, image to text"}
 """Rows of the scoreboard, by the name that a figure has room for."""
 
 

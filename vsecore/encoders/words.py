@@ -71,11 +71,7 @@ class GRUEncoder(WordEncoder):
 
     @checked
     def __init__(
-        self,
-        vocabulary_size: Count,
-        word_dim: Count = 300,
-        dim: Count = 1024,
-        vectors: Tensor | None = None,
+        self, vocabulary_size: Count, word_dim: Count = 300, dim: Count = 1024, vectors: Tensor | None = None
     ) -> None:
         super().__init__(vocabulary_size, word_dim, vectors)
         for name in self.networks:

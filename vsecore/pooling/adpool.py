@@ -39,10 +39,7 @@ class AdPool(nn.Module):
 
     @checked
     def __init__(
-        self,
-        dim: Count,
-        per_dimension: bool = False,
-        token_share: Fraction | Literal["random"] | None = None,
+        self, dim: Count, per_dimension: bool = False, token_share: Fraction | Literal["random"] | None = None
     ) -> None:
         super().__init__()
         self.dim = dim

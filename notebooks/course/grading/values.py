@@ -74,9 +74,7 @@ def _array(value: Tensor | np.ndarray, tensors: list[Tensor] | None) -> Any:
 
 
 def decode(
-    form: Any,
-    function: Callable[[int], Any] | None = None,
-    tensor: Callable[[Tensor], Tensor] | None = None,
+    form: Any, function: Callable[[int], Any] | None = None, tensor: Callable[[Tensor], Tensor] | None = None
 ) -> Any:
     """Return the value that `encode` made a form of.
 

@@ -10,9 +10,7 @@ from vsecore.encoders.reasoning.transformer import TransformerReasoner
 from vsecore.registry import Registry
 
 REASONERS = Registry(
-    "reasoner",
-    {"transformer": TransformerReasoner, "region_graph": RegionGraph},
-    context=("dim",),
+    "reasoner", {"transformer": TransformerReasoner, "region_graph": RegionGraph}, context=("dim",)
 )
 """Reasoners by name."""
 
