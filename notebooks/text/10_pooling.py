@@ -775,7 +775,7 @@ check("10.break", your_value)
 #
 # Here the whole system was trained for 15 epochs from five seeds with each pooler and the same loss; each
 # learning rate was chosen on the development split. *Embedding level alone* and *token level alone* each keep one of AdPool's levels. *5-max and
-# mean* is the paper's hand-tuned pair, for pictures and for captions. *Self-attention* {cite}`wang2020cvse` gives each element one weight, by how
+# mean* is the paper's pair for pictures and captions, hand-tuned on COCO. *Self-attention* {cite}`wang2020cvse` gives each element one weight, by how
 # well it agrees with the mean of all; *LIP* learns each value's weight.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -816,7 +816,7 @@ behind_gpo = dots.gap(on_photographs["AdPool"], on_photographs["GPO"])[0]
 lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 
 # %% [markdown]
-# **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and the hand-tuned pair by 16. But the maximum, in
+# **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and COCO's hand-tuned pair by 16. But the maximum, in
 # which nothing is learned, comes within 2.2 of it, and GPO within 1.8, which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
 #
 # **What it means.** On these scenes almost all of the gain comes from favouring large values. How the weights are found matters little:
