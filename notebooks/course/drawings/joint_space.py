@@ -115,9 +115,9 @@ def benchmarks() -> Markdown:
         (coco,) = (one for one in same if one.data.startswith("coco, 5,000"))
         values = (coco.rsum, *(entry.metrics[column] for column in columns))
         source = f"{entry.source}; measured in {entry.read_in}"
-        rows.append([entry.system, *(f"{value:.1f}" for value in values), source])
-    heads = ["text to picture", "rsum, COCO 5K", "ECCV mAP@R", "ECCV R-precision", "ECCV R@1", "CxC R@1"]
-    heads += ["source"]
+        rows.append([entry.system, str(entry.models), *(f"{value:.1f}" for value in values), source])
+    heads = ["text to picture", "models", "rsum of both ways, COCO 5K"]
+    heads += ["ECCV mAP@R", "ECCV R-precision", "ECCV R@1", "CxC R@1", "source"]
     return Markdown(table(heads, rows))
 
 
