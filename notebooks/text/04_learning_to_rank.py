@@ -572,8 +572,8 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # is to return the smaller of the two one-sided p-values; but the mean must surely be inside on *both* sides.
 # ````
 #
-# We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm. And an experiment
-# asks more than one question: of twenty, at least one raises an alarm with the chance $1 - 0.95^{20}$, which is 64 %.
+# We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm. An experiment
+# asks more than one question: of twenty independent ones, at least one raises an alarm with chance $1 - 0.95^{20}$, which is 64 %.
 #
 # *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by
 # the number of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
