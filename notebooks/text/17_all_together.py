@@ -101,8 +101,8 @@ course.numbers({"2AD above the first row": whole, "VSE++ on regions above it": r
 # | seeds | 0 to 4 for all, so that we can subtract seed by seed |
 # | measures | rsum, and mAP@R on the exact truth, once, on the test split |
 #
-# We say that one system is better than another if the 95 % interval of the mean difference, seed by seed, excludes 0; and we call a
-# difference small if it is within 1 % of the rsum, about 5 points ([Learning to rank](04_learning_to_rank.ipynb) has the reasons). Three
+# As in [Learning to rank](04_learning_to_rank.ipynb), one system is better than another if the 95 % interval of the mean difference, seed by
+# seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Three
 # things stay unequal: parameters, time, and the ensembles' features.
 #
 # Why may each system have a learning rate of its own? Because one rate for all is *not* the same for all. Here is what each system reaches
@@ -201,7 +201,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # **Why does a system of 2019 stand first?** In print, two VSRN models together reach 482.6 on Flickr30K, where one 2AD reaches 503.7. Here
 # VSRN has everything that came later: the region encoder of VSE∞, a first epoch of all negatives, and a learning rate of its own. With
 # equal conditions it is, on our world, 11.4 *above* 2AD. So some of the progress between the two papers may lie in the conditions. What is
-# left is VSRN's idea: its regions exchange messages, and the picture's vector must be able to write the caption. The second part trains for
+# left is VSRN's idea: its regions exchange messages, and they must be able to write the caption. The second part trains for
 # exactly what rsum counts, namely the caption that was written for the picture. That would explain why BFAN, which is 5.8 below by rsum, is
 # above by mAP@R. But this is a reading: our records have VSRN as a whole. A look at single captions, below, gives a second reason.
 #
@@ -212,7 +212,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # ## Do ideas add up?
 #
 # Many boxes of the first figure have room for somebody else's idea. 2AD itself has two: a pool and a loss. We trained all four combinations
-# on grid cells, with five seeds each. VSE++ reaches 426.0, AdPool in place of the mean 506.4 (+80.4), and AdOpt in place of VSE++'s max
+# on grid cells, with five seeds each. VSE++ reaches 426.0, AdPool in place of the mean 506.4 (+80.4), and AdOpt in place of max
 # violation 444.3 (+18.3).
 #
 # ```{exercise} Do gains add up?
@@ -348,7 +348,7 @@ assert vsrn_own > scan_own and scan_true > vsrn_true + 2
 # credit for that, because among the pictures that fit, it does not guess the one for which the caption was written.
 #
 # The same happens in every rsum. A reader who knows all truths, and chooses at random among what is true, reaches an rsum of 413, less than
-# every trained system in the table. So part of each higher sum is a guess of *which* true caption was written for a picture. Such guesses
+# every row of the table but ridge regression. So part of each higher sum is a guess of *which* true caption was written for a picture. Such guesses
 # are not what a search engine is for. That is why the scoreboard has mAP@R beside the rsum.
 #
 # ## Where do two systems differ?
