@@ -15,6 +15,7 @@ from vsecore.paths import results
 
 SYSTEM = "aoq_vsepp_region_gru"
 LOSSES = {"OffTri": "+offline_triplet", "OffQuin": "+offline_quintuplet", "AdapOffQuin": ""}
+RECORDED = {"VSE++": "+online", **LOSSES, "offline alone": "+only_offline"}
 MEASURES = {"i2t_r1": "picture to text", "t2i_r1": "text to picture"}
 UP = {"hat": 3, "anchor": 2, "off": 1, "own": 0}
 NAMES = {
@@ -153,16 +154,16 @@ def _trained() -> list[records.Record]:
 
 
 def by_seed(loss: str, texts: int, rate: float, measure: str = "rsum") -> dict[int, float]:
-    """Return what is recorded of VSE++ with one of `LOSSES`, or "VSE++" for its own, by seed.
+    """Return what is recorded of VSE++ with a loss of `RECORDED`, by seed; "VSE++" is its own.
 
     `texts` is the length of the lists of captions, which "VSE++" has none of, and `rate` the learning rate.
     """
     return {
         run.seed: run.metrics[measure]
         for run in _trained()
-        if run.name == SYSTEM + LOSSES.get(loss, "+online")
+        if run.name == SYSTEM + RECORDED[loss]
         if run.config["training"]["learning_rate"] == rate
-        if loss not in LOSSES or run.config["first_round"]["texts"] == texts
+        if loss == "VSE++" or run.config["first_round"]["texts"] == texts
     }
 
 
