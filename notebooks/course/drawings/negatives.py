@@ -11,7 +11,7 @@ from course.plots import COLOURS, Lines, bands, curves
 from course.sketch import circle, on_circle
 
 STAGES = {
-    "early: many negatives count": (62, (112, 98, 81, 74, 52, 43, 127, 136, 146, 155), 9),
+    "early: many negatives count": (62, (112, 98, 81, 74, 52, 43, 127, 136, 146, 155), 6),
     "late: the hardest few count": (83, (112, 62, 20, -25, 160, 195, 222, 250, 280, 310), 2),
 }
 """The angles of a caption and of the negatives, where the picture is at 90 degrees, and how many count."""
