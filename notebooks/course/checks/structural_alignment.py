@@ -180,5 +180,5 @@ EXERCISES = {
     "06.attend": code("Node cross-attention", 10, HINGES, node_hinges, two_sides, instead=ATTENTION),
     "06.even": compute("The largest share", 5, EVEN, difficulty="easy", tolerance=2e-3),
     "06.break": break_it("Let the padding in", 8, BREAK, solution=[2.0, -3.0]),
-    "06.explore": explore("How many pools?", 15),
+    "06.explore": explore("How the pools begin", 15),
 }
