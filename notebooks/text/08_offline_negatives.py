@@ -193,8 +193,7 @@ def chance(top, among, drawn):  # whole numbers -> between 0 and 1
 # ````
 #
 # The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the split that it uses has five for each of
-# 113,287 pictures. (The paper prints 113,283 pictures, where the usual size of this split is 113,287. The difference is far below the last digit.) Which of
-# the two numbers of captions gives the paper's 2.2 %?
+# 113,287 pictures. Which of the two numbers of captions gives the paper's 2.2 %?
 
 # %%
 print("the paper: in the top hundred 2.2 %")
@@ -443,9 +442,9 @@ for kind, share in shares.items():
     lesson.finding("many more than of all pairs", whole_list > 5 * all_pairs)
 
 # %% [markdown]
-# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. AOQ does not take the top of the
-# list but draws from all of it, and gives offline negatives a margin of 0: they may be as similar to the anchor as its own item, but not more.
-# Both weaken the push against what is true. In longer lists a smaller share is true, but the negatives are easier, so the length is a compromise.
+# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. The paper does not ask about these. But
+# it draws from the whole list instead of its top, and gives offline negatives a margin of 0 because they are "very confusing": they may be as
+# similar to the anchor as its own item, but not more. Both also weaken the push against what is true. In longer lists a smaller share is true, but the negatives are easier, so the length is a compromise.
 #
 # ## Do near duplicates make harder negatives?
 #
@@ -545,7 +544,8 @@ for name, size in bytes_of.items():
     print(f"{name:34}{size / 1e9:7.1f} GB")
 
 # %% [markdown]
-# The work is one product: pictures × captions × width multiply-adds. The paper reports 3,400 seconds for COCO, and does not name the machine.
+# The work is one product: pictures × captions × width multiply-adds. The paper reports 3,400 seconds for COCO with VSRN, and does not name the
+# machine.
 # In our recorded benchmark, mining with all its sorting takes less than twice as long as the bare product.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -662,7 +662,8 @@ check("08.explore", (your_expectation, your_finding))
 # the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
 #
 # How hard a negative is says nothing yet about how much it teaches: for that you must train
-# with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions end within half a point of each other in every recall.
+# with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions for VSRN end within half a point of each
+# other in every recall.
 # ````
 #
 # ## Paper, notebook, package
