@@ -686,7 +686,7 @@ for key, band in reach.items():
 course.scoreboard("07")
 
 # %% [markdown]
-# The papers' own numbers are on [the evidence page](../evidence/relational.md).
+# The papers' own sums are in [What papers report](../evidence/published.md), and ours on [the evidence page](../evidence/relational.md).
 #
 # ## Your own experiment: one setting of the score
 #
