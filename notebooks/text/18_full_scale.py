@@ -91,16 +91,16 @@ Markdown(f"The plan on the machine that ran this page:\n\n| | |\n| --- | --- |\n
 
 # %% [markdown]
 # `plan` takes real steps and throws them away: it times them, looks at the memory, evaluates a few pictures and extrapolates
-# the rest. In earnest, you would do this on the machine that will train, at full width, from a terminal:
+# the rest. In earnest, do this on the machine that will train, at full width, from a terminal:
 # `vse plan vsepp_region_gru --data coco`.
 #
 # ## What can be computed without a clock
 #
 # The time of a training run is
 #
-# $$\text{epochs} \times \left( \left\lfloor \frac{C}{B} \right\rfloor \times \text{a step} + \text{an evaluation} \right)$$
+# $$\text{epochs} \times \left( \left\lfloor \frac{N_{\mathrm{c}}}{B} \right\rfloor \times \text{a step} + \text{an evaluation} \right)$$
 #
-# with $C$ captions to train on and $B$ of them in a batch. Only a step and an evaluation depend on the machine. You can count the steps in
+# with $N_{\mathrm{c}}$ captions to train on and $B$ of them in a batch. Only a step and an evaluation depend on the machine. You can count the steps in
 # advance, and also the bytes on the disk.
 #
 # ```{exercise} What the features take
@@ -365,7 +365,7 @@ course.numbers({f"never seen, {name} (%)": never_seen(*two) for name, two in sha
 # A caption is missed before the kill with probability 1/4, and after it with probability 3/4. The two are independent, so multiply: 3/16, or 18.75 %.
 # ````
 #
-# No message tells you, and the loss looks as it always does. That is why we compare bits.
+# Neither a message nor the loss tells you. That is why we compare bits.
 #
 # ## A batch of thousands
 #
@@ -401,7 +401,7 @@ check("18.share", your_share)
 # {cite}`gao2021gradcache`. The loss needs all embeddings at once, but embeddings are small; it is the encoders' computation graph that is large. And by the
 # chain rule, an encoder needs nothing from the loss but the gradient at its own embeddings,
 #
-# $$\frac{\partial L}{\partial w} = \sum_{i=1}^{B} \frac{\partial L}{\partial v_i} \, \frac{\partial v_i}{\partial w} ,$$
+# $$\frac{\partial \ell}{\partial w} = \sum_{i=1}^{B} \frac{\partial \ell}{\partial v_i} \, \frac{\partial v_i}{\partial w} ,$$
 #
 # which is a sum over pictures and can be taken part by part. So:
 #
@@ -445,7 +445,8 @@ def cached_step(towers, inputs, loss, size):
 #
 # The first pass runs under `no_grad`, so nothing of it is kept. The gradient of the loss stops at the embeddings, and each part goes backward from its own rows. Two
 # mistakes are usual: a loss for each part, which is back at small batches, and a first pass with a graph, which saves no memory. The cost is
-# time: one more forward pass makes a step about a third longer. With dropout, both passes must drop the same elements.
+# time: one more forward pass makes a step about a third longer. With dropout, both passes must drop the same elements. Batch
+# normalisation, which our encoder of regions has, cannot be split.
 # ````
 #
 # Is it the same gradient? We take the trained encoders of [Start here](00_start_here.ipynb), in double precision so that rounding cannot
@@ -581,7 +582,7 @@ lesson.finding("the embeddings take little beside a part's graph", vectors[-1] <
 #
 # With $W$ GPUs, each process has a copy of the weights and a share of the batch. After the backward pass, the gradients of the weights are
 # averaged over processes. The same trap waits here: if each process computes the loss of its own share, the negatives are those of a small batch. So the
-# processes *gather* the embeddings of all, and each computes the loss of the joint batch {cite}`radford2021clip`.
+# processes *gather* the embeddings of all {cite}`radford2021clip`, and each computes the loss of the joint batch.
 #
 # Forward, a gather only copies numbers. But backward, every process has a gradient for *every* row of the joint batch, its own and the others'.
 #
@@ -643,14 +644,14 @@ print(f"length with only its own: {half:.2f}")
 print(f"cosine with local negatives: {turned:.2f}")
 
 # %% tags=["hide-input"]
-lesson.finding("without the others, the step has half its length", abs(half - 0.5) < 1e-6)
+lesson.finding("without the others, the gradient has half its length", abs(half - 0.5) < 1e-6)
 lesson.finding("local negatives turn the gradient", turned < 0.98)
 
 # %% [markdown]
-# With the right backward pass, we get exactly the gradient of one process. If only a process's own gradient comes back, the step is too short, here half as
-# long. And if the negatives stay local, the direction changes.
+# With the right backward pass, we get the gradient of one process. If only a process's own comes back, it is too short, here half as
+# long (Adam would hide that). If the negatives stay local, its direction changes.
 #
-# On a machine with GPUs, this is one command. On one, two or eight of them it learns the same, up to rounding and up to dropout, which each process draws for itself:
+# On a machine with GPUs, this is one command. Several should learn what one learns, up to rounding and the dropout that each process draws; we could not try it:
 #
 # ```bash
 # vse plan vsepp_region_gru --data coco            # what it will cost
@@ -658,7 +659,7 @@ lesson.finding("local negatives turn the gradient", turned < 0.98)
 # accelerate launch --multi_gpu -m vsecore train vsepp_region_gru --data features/rehearsal --resume
 # ```
 #
-# [What full scale costs](../evidence/costs.md) compares the results of one process and two.
+# [What full scale costs](../evidence/costs.md) compares one process and two, without GPUs.
 #
 # ## What a query costs
 #
@@ -730,7 +731,7 @@ def rerank(quick, elements, words, k):  # (n,), (n, N, D), (L, D), a number -> (
 # candidates.
 # ````
 #
-# How much of the quality does re-ranking keep? We train a small SCAN for a short epoch. Its cached vectors are simply the means of its own
+# How much of the quality does re-ranking keep? We train a small SCAN for a short epoch. Its cached vectors are the means of its
 # elements, which it was not trained for, so by themselves they find much less. Then 300 captions look for their pictures among 300.
 
 # %%
@@ -819,7 +820,7 @@ folder.cleanup()
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
-# | joint batch over processes (CLIP, figure 3) | `gather_backward` | `vsecore.training.distributed.gather` |
+# | joint batch over processes (CLIP, section 2.5) | `gather_backward` | `vsecore.training.distributed.gather` |
 # | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, called by `training.embed_at_a_time` |
 # | cost of a training | the first two sections | `vsecore.training.planning.plan` |
 #

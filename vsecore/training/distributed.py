@@ -90,7 +90,8 @@ def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
     gets the gradient that one process with the joint batch would give it. `sizes` are the n of each process,
     known without asking a GPU; None: all have the same n.
 
-    Source: the joint batch as in Radford et al. 2021 (CLIP), figure 3.
+    Source: Radford et al. 2021 (CLIP), section 2.5; there each GPU computes only its own part of the
+    similarities.
     """
     if not dist.is_initialized() or dist.get_world_size() == 1:
         return x

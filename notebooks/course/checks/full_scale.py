@@ -33,7 +33,7 @@ COUNT = {
     ),
     "How many captions are trained on, how many full batches do they make, and how many epochs are "
     "there?": equals(25 * STEPS),
-    "That is one epoch. The recipe has 25.": like(STEPS, 5 * PICTURES / 128, tolerance=0.1),
+    "That is one epoch. The exercise asks for 25.": like(STEPS, 5 * PICTURES / 128, tolerance=0.1),
     "You counted pictures. A batch is made of captions, each with its picture.": 25 * (PICTURES // 128),
     "The last batch of each epoch is not full, and it is left out.": like(25 * (STEPS + 1), tolerance=1),
     "What is left over at the end of an epoch is dropped, not carried on to the next. Round down before you "
