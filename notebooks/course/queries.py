@@ -19,8 +19,8 @@ from vsecore.recipes import Recipe
 from vsecore.training import encode, fit
 
 FOLDER = results() / "queries"
-SYSTEMS = {"VSE++": "VSE++", "2AD": "2AD: AdPool and AdOpt", "VSRN": "VSRN", "SCAN": "SCAN, image to text"}
-"""Rows of the scoreboard, by the name that a figure has room for."""
+SYSTEMS = {"VSE++": "VSE++", "2AD": "2AD on whole input", "VSRN": "VSRN", "SCAN": "SCAN, image to text"}
+"""Rows of the scoreboard that see the whole input in training, by the name that a figure has room for."""
 
 
 def first_pictures() -> dict[str, Tensor]:

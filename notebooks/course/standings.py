@@ -37,6 +37,7 @@ ROWS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "17": {
         "TERN": ("cross_attention", "TERN"),
+        "2AD on whole input": ("combined", "2AD on whole input"),
         "2AD + latent target": ("combined", "2AD + latent target"),
         "2AD + offline negatives": ("combined", "2AD + offline negatives"),
         "2AD + relations": ("combined", "2AD + relations"),
@@ -102,16 +103,19 @@ def _records(arm: Studied) -> list[records.Record]:
     return records.find(RESULTS, name=name, config_hash=digest)
 
 
+def recipe_of(arm: Studied) -> Recipe | None:
+    """Return the recipe that an arm was trained by, with its learning rate; None if it is several systems."""
+    return Recipe.from_dict(_records(arm)[0].config) if len(arm.trainings) == 1 else None
+
+
 def _parameters(arm: Studied) -> str:
     """The parameters of an arm's model: those that are recorded or, before they were, those of its recipe."""
     if recorded := arm.results.get("parameters"):
         return f"{next(iter(recorded.values())):,.0f}"
-    if len(arm.trainings) > 1:
+    if (recipe := recipe_of(arm)) is None:
         return "–"
-    record = _records(arm)[0]
-    recipe = Recipe.from_dict(record.config)
     with torch.device("meta"):
-        model = recipe.build(record.data["feature_dim"], recipe.tokenizer(_captions()))
+        model = recipe.build(_records(arm)[0].data["feature_dim"], recipe.tokenizer(_captions()))
     return f"{sum(weight.numel() for weight in model.parameters()):,}"
 
 

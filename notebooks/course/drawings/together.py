@@ -20,6 +20,7 @@ GROUPS = {
         "VSRN",
         "TERN",
         "2AD: AdPool and AdOpt",
+        "2AD on whole input",
         "LTD, constraint",
     ),
     "words compared with regions": ("SCAN, text to image", "SCAN, image to text", "BFAN"),
