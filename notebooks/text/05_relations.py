@@ -105,7 +105,7 @@ print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
 # So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell should know that a girl
-# stands to its right. The thesis uses a *relational inductive bias*: it treats cells, or words, as nodes of a
+# stands to its right. The thesis uses a *relational inductive bias*: it treats cells, or words, as points of a
 # graph in which each is joined to all others, and lets *attention* find which connections matter, inside a *Transformer block* (or
 # *Transformer layer*). We write attention first.
 #

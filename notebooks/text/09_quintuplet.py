@@ -70,7 +70,7 @@ course.drawings.system("learn")
 #
 # The paper tries AOQ on three systems: SCAN and BFAN compare words with regions, and VSRN compares
 # one vector of the picture with one of the caption. It adds three things, one after another: triplets with offline negatives (*OffTri*), two more pairs
-# (*OffQuin*), and weights that adapt (*AdapOffQuin*). Here is the rsum on COCO (1K), summed from the recalls in its table 1; BFAN is an ensemble
+# (*OffQuin*), and weights that adapt (*AdapOffQuin*). Here is the rsum on COCO (1K), summed from the recalls in its table 1; BFAN is the mean
 # of two models:
 #
 # | system | as it was | OffTri | OffQuin | AdapOffQuin |
