@@ -668,7 +668,7 @@ joint_space.benchmarks()
 # %% [markdown]
 # VSRN has the lowest rsum of the three and the highest mAP@R from text to picture. (VSRN and DivE are two models each; two of VSE∞ reach an
 # rsum of 474.8.) But VSRN is one of the five systems that proposed the pairs. People looked only at what these five found, and what another
-# system finds still counts as wrong. So VSRN's numbers may be inflated, as {cite}`kim2023dive` warn.
+# system finds still counts as wrong. So VSRN's numbers may be inflated, as the authors of DivE warn {cite}`kim2023dive`.
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |

@@ -105,8 +105,8 @@ print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
 # So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell should know that a girl
-# stands to its right. The thesis uses a *relational inductive bias*: it treats cells, or words, as points of a
-# graph in which each is joined to all others, and lets *attention* find which connections matter, inside a *Transformer block* (or
+# stands to its right. The thesis builds in a *relational inductive bias*: it treats cells, or words, as points of a
+# graph in which each is joined to all others. *Attention* then finds which connections matter, inside a *Transformer block* (or
 # *Transformer layer*). We write attention first.
 #
 # ## Attention: each element asks all others
@@ -169,7 +169,7 @@ def attention(q, k, u, mask):  # (C, A, L, Dh) each, (C, L) -> (C, A, L, Dh)
 drawings.block()
 
 # %% [markdown]
-# Here it is, after the thesis (section 2.1), for an element $x_i$, whose query, key and value now come from $\mathrm{norm}(x_i)$. The
+# Here it is, following the thesis (section 2.1), for an element $x_i$, whose query, key and value now come from $\mathrm{norm}(x_i)$. The
 # answers of the heads are put side by side (concatenated), a matrix $W$ mixes them, and $z_i$ is the result of the first step:
 #
 # $$\begin{aligned}
@@ -634,12 +634,12 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 # %% [markdown]
 # ## Does it help retrieval?
 #
-# **Question.** The thesis leaves open how far embeddings capture "*presence* of objects versus the *relations* between objects" (section 4.1).
-# Does a system that can see relations do better on ordinary captions?
+# **Question.** The thesis leaves open how far embeddings capture the "*presence* of objects versus the *relations* between objects"
+# (section 4.1). Does a system that can see relations do better on ordinary captions?
 #
 # **What we did.** We trained the thesis's system (*basic*) on all captions, a variant without positions, and a variant with a mean of words
-# for each caption. The towers of VSE++ serve as the baseline. We measure the recalls, and how
-# often the right one of two pictures that differ in one relation is preferred, now for the annotators' captions. (These say more than
+# for each caption. The towers of VSE++ serve as the baseline. We measure recalls, and how often the
+# right one of two pictures that differ in one relation is preferred, now for the annotators' captions. (These say more than
 # *left of*, so here even a mean of words may beat chance. Pictures come as the boxes around their things, whose places are among
 # their features, so the variant *without positions* removes the positions of words only.)
 
@@ -685,10 +685,10 @@ lesson.outcome("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 # point. The thesis's own picture encoder, 49 cells with learned positions, was not tried, and a small drawn world does not stand for
 # photographs.
 #
-# The thesis itself reports "a small increase in image retrieval recall over VSE++ but lower caption retrieval recall" (section 3.5), and
+# The thesis reports "a small increase in image retrieval recall over VSE++ but lower caption retrieval recall" (section 3.5), and
 # suspects that recurrent networks read captions better. On a
 # thousand pictures of COCO, its three recalls from text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text
-# to 230.3, where VSE++ has 237.7. Here both rise, but a mean of words beats the Transformer by 1.1 points of mAP@R to text. All its
+# to 230.3, where VSE++ has 237.7. Here both rise, but a mean of words beats the Transformer by 1.1 points of mAP@R to text. All the thesis's
 # sums are in [What papers report](../evidence/published.md).
 #
 # On the scoreboard, *basic* is the new row, in bold:

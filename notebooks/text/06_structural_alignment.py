@@ -519,7 +519,7 @@ check("06.even", your_share)
 # ````
 #
 # Now we look at the trained model. For each box and each caption of its picture we take the largest share, and compare it with an even share and with
-# the most that it could be. We also ask how similar $\hat v_i$ is to the plain mean of the words.
+# the most it could be. We also ask how similar $\hat v_i$ is to the plain mean of the words.
 
 
 # %%
@@ -546,7 +546,7 @@ even = [100 < size * top < 160 for size, top in zip(sizes, in_model, strict=True
 lesson.finding("attention stays nearly even", all(even))
 
 # %% [markdown]
-# The model does not even use the little room that it has. Its attention is nearly even, so $\hat v_i$ is almost exactly the mean of all
+# The model does not even use the little room it has. Its attention is nearly even, so $\hat v_i$ is almost exactly the mean of all
 # words, whichever box asks. Then $v_i \cdot \hat v_i$ compares each box with the *mean* of the caption, which the global loss does already.
 # That may be why the second loss has little to teach. SCAN, from which the thesis takes its attention, normalises the cosines and multiplies
 # them by 4 in this direction and by 9 in the other; with 9, the attention could choose (upper line). SCAN is the subject of
@@ -593,16 +593,17 @@ lesson.outcome("its sums", [round(one.rsum, 1) for one in thesis] == [440.3, 443
 # **What it means.** The ranking uses one vector of each side, and the global loss trains just that. A second loss on the parts helps only
 # if what it teaches them also makes their mean better. Node cross-attention with its even attention teaches almost the same, so it changes
 # the rsum little. Node pooling does teach something else, and takes most of the gradient: summed over eight pools, 0.8 against 0.2 becomes
-# 32 to 1 while all hinges are open. (Number and weights are not tuned here.)
+# 32 to 1 while all hinges are open. (We tuned neither weights nor the number of pools.)
 #
 # **How sure we are.** Both are lower in all five seeds. Node cross-attention's 4 points are less than our margin, 1 % of rsum (4.9), but it also
 # loses 1.1 points of mAP@R to text and 1.6 to pictures, more than 1 % of either in every seed. Still, a small drawn world does not stand for
 # photographs, and the explanation is ours: no training here has tested it.
 #
-# The thesis says of its own results both that "the intermediate losses did not result in higher performance", which "could be due to
+# The thesis says of its own results that "the intermediate losses did not result in higher performance", which "could be due to
 # incorrectly tuned hyperparameters" (section 3.5), and that they "did result in improved caption retrieval, but no improvement in image
-# retrieval" (chapter 4). Its table supports both readings: with either loss, caption R@1 rises (53.1 to 56.9 and 55.3), but the sum changes by only +3.1 and −1.1. On our scenes caption retrieval does not
-# improve. All sums are in [What papers report](../evidence/published.md). The scoreboard of the course, with the new rows in bold:
+# retrieval" (chapter 4). Its table supports both readings: with either loss, caption R@1 rises (53.1 to 56.9 and 55.3), but
+# the sum changes by only +3.1 and −1.1 (all sums are in [What papers report](../evidence/published.md)). On our scenes caption retrieval does
+# not improve. The scoreboard of the course, with the new rows in bold:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("06")
@@ -694,7 +695,7 @@ check("06.explore", (expected, found))
 # - A pool of the picture agrees with the same pool of the caption more than with another, but so do random pools, nearly as much; only chance
 #   at the start makes pools differ.
 # - Node cross-attention, whose softmax has no factor, is nearly a mean. Neither loss helps here: node pooling costs 16 points of rsum, node
-#   cross-attention 4, less than our margin, and over one point of mAP@R.
+#   cross-attention 4, less than our margin, but also over one point of mAP@R.
 #
 # ## Where to read on
 #

@@ -662,8 +662,8 @@ check("08.explore", (your_expectation, your_finding))
 # the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
 #
 # How hard a negative is says nothing yet about how much it teaches: for that you must train
-# with it, as the next notebook does. In the paper's table 3, lists of 200 to 1,000 captions for VSRN end within half a point of each
-# other in every recall.
+# with it, as the next notebook does. In the paper's table 3, trainings of VSRN with lists of 200 to 1,000 captions end within half a
+# point of each other in every recall.
 # ````
 #
 # ## Paper, notebook, package

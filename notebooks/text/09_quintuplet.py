@@ -79,7 +79,7 @@ course.drawings.system("learn")
 # | BFAN | 510.7 | 513.4 | 514.7 | 517.2 |
 # | VSRN | 516.8 | 518.6 | 519.6 | 521.4 |
 #
-# In the paper, every step helps every system. Do they help VSE++ in our world?
+# In the paper, every step helps every system. Do the steps help VSE++ in our world?
 #
 # ## Two rounds
 #
@@ -211,11 +211,11 @@ def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
 # ```{exercise} What both captions share
 # :label: ex-09-shared
 #
-# Two hinges are open: *one anchor*, $[m_2 + s(v, t_{\mathrm{off}}) - s(v, t)]_+$, and *no common element*,
+# Two hinges are open: *anchor v*, $[m_2 + s(v, t_{\mathrm{off}}) - s(v, t)]_+$, and *no common element*,
 # $[m_2 + s(v_{\mathrm{off}}, t_{\mathrm{off}}) - s(v, t)]_+$. Which of them moves $v$ along the shared direction?
 #
-# - `"a"`: only the hinge with one anchor;
-# - `"b"`: only the hinge without a common element;
+# - `"a"`: only *anchor v*;
+# - `"b"`: only *no common element*;
 # - `"c"`: both;
 # - `"d"`: neither.
 # ```
@@ -225,8 +225,8 @@ your_prediction = "b"  # your part: "a", "b", "c" or "d"
 check("09.shared", your_prediction)
 
 # %% [markdown]
-# Here are three hinges with toy vectors of four directions: what the captions share, *beach*, *harbour*, and anything else. The
-# picture $v$ tells the beach from the harbour but knows nothing of the boat; $v_{\mathrm{off}}$ shows the boat.
+# Here are both hinges and *anchor t*, equation 3's other offline hinge, with toy vectors of four directions: what the captions share,
+# *beach*, *harbour*, and anything else. The picture $v$ tells the beach from the harbour but knows nothing of the boat; $v_{\mathrm{off}}$ shows the boat.
 
 # %%
 shared, beach, harbour, other = torch.eye(4)
@@ -244,15 +244,14 @@ for name, negative in hinges.items():
 # ````{solution} ex-09-shared
 # :class: dropdown
 #
-# `"b"`. The derivative of the first hinge with respect to $v$ is $t_{\mathrm{off}} - t$: what both captions share cancels. That of the second
-# is $-t$, and nothing cancels, because $t_{\mathrm{off}}$ is multiplied with $v_{\mathrm{off}}$ instead of $v$.
+# `"b"`. The derivative of *anchor v* with respect to $v$ is $t_{\mathrm{off}} - t$: what both captions share cancels. That of *no
+# common element* is $-t$, and nothing cancels, because $t_{\mathrm{off}}$ is multiplied with $v_{\mathrm{off}}$ instead of $v$.
 # ````
 #
 # So a hinge teaches its *anchor* only the difference between the other two, nothing of what they share. (For unit vectors this is exact only
-# while $v$ has none of the shared direction.) Equation 3's other offline hinge, with the anchor $t$,
-# moves $v$ and $v_{\mathrm{off}}$ just as the third one does, but there $t$ learns only a difference. The paper says that a common anchor
-# "weakens the model's generalization capability from training to testing", and that triplets never rank pairs "that contain no common
-# samples". The new hinge does.
+# while $v$ has none of the shared direction.) *Anchor t* moves $v$ and $v_{\mathrm{off}}$ just as *no common element* does, but there $t$
+# learns only a difference. The paper says that a common anchor "weakens the model's generalization capability from training to testing", and that triplets never rank pairs "that contain no common
+# samples". *No common element* does.
 #
 # OffQuin adds two hinges whose negative pair has nothing in common with $(v, t)$. Equation 4 is equation 3 plus
 #
@@ -370,7 +369,7 @@ print("vsecore.losses agrees with all three")
 # :label: ex-09-gradient
 #
 # On paper, work out the derivatives of $\ell$ with respect to $s(v, t)$, $s(v, \hat t)$ and $s(v, t_{\mathrm{off}})$. Then write them as
-# code: (B,) each, in this order. They are the paper's equation 6 but for its third hinge, that of
+# code: (B,) each, in this order. They are the paper's equation 6 without its third hinge, that of
 # $s(v_{\mathrm{off}}, t_{\mathrm{off}})$. Where a hinge is zero, so is its derivative.
 # ```
 #
@@ -422,7 +421,7 @@ maps = [one.reshape(offline_at.shape).numpy() for one in by_hand(*here)]
 draw.gradients(maps)
 
 # %% [markdown]
-# An online negative that comes close to the pair can be pushed down several times as hard as by a plain hinge. An
+# An online negative close to the pair can be pushed down several times as hard as by a plain hinge. An
 # offline negative can be pulled *up*: it should stay above the online one. And in the triangle the weighted term is negative, so a violated margin *lowers* the loss.
 #
 # ```{exercise} When the weight is negative
@@ -477,9 +476,8 @@ away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
 
 # %% [markdown]
-# Hardly ever: where the hinge is open, no offline negative is 0.45 above the online one, as the last numbers show; the mean weight stays near
-# $\beta$. So the triangle is a
-# property of the equation that this training never meets, and clamping the weights would change nothing.
+# Hardly ever: where the hinge is open, no offline negative is 0.45 above the online one (last numbers); the mean weight stays near $\beta$.
+# So the triangle is a property of the equation that this training never meets, and clamping the weights would change nothing.
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
@@ -634,9 +632,9 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # finds hardly more: the margin is not the only reason.
 #
 # The last two rows, of five epochs, are fairer: both begin with all negatives. Still, without online terms the rsum (of 300
-# development pictures) is much lower. The paper's tables 1 and 3 have trainings of full length; *Fine-tune* goes on with the weights of the
-# first round, *OnlineQuin* makes OffQuin's two new pairs of online negatives, and *w/o OfflineAdap* puts the pair in place of the offline
-# negative in AdapOffQuin's weights. R@1 from picture to text:
+# development pictures) is much lower. The paper's tables 1 and 3 have trainings of full length. *Fine-tune* goes on with the weights of the
+# first round, *OnlineQuin* forms OffQuin's two new pairs from online negatives, and *w/o OfflineAdap* puts $s(v,t)$ in place of the
+# offline similarity in AdapOffQuin's weights. R@1 from picture to text:
 #
 # | | BFAN | VSRN |
 # | --- | --- | --- |
@@ -655,9 +653,9 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # ## Is it worth it?
 #
 # Our recorded trainings of VSE++ are longer: 15 epochs on 4,000 pictures with 20,000 captions, half of them with a near duplicate. There the
-# hardest of a batch stands at about place 156, so a list of the paper's length, 300 captions and 60 pictures, gives negatives that are
-# only about as hard as the batch's own. Lists of 25 captions and 5 pictures are of a fair length: a draw from them stands at place 13, twelve times as
-# high. We trained with both. Each dot is one training, on the full test split of 1,000 pictures.
+# hardest of a batch stands at about place 156, so a list of the paper's length, 300 captions and 60 pictures, gives negatives only
+# about as hard as the batch's own. Lists of 25 captions and 5 pictures are of a fair length: a draw from them stands at place 13, twelve times
+# as high. We trained with both. Each dot is one training, on the full test split of 1,000 pictures.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 rows = {
@@ -698,17 +696,17 @@ fewer = draw.average("offline alone", 300, 0.002, kinds[0])
 lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18)
 
 # %% [markdown]
-# **What came out.** With long lists, AdapOffQuin adds about 3 points of rsum, in all five seeds, but our margin is 4.3; mAP@R rises by less
+# **What came out.** With long lists, AdapOffQuin adds about 3 points of rsum, in all five seeds, but our margin is 4.3. Its mAP@R rises by less
 # than a point from text to picture and falls by less than a point from picture to text. With lists of a fair length, rsum gains
-# nothing, but mAP@R rises by 0.8 points both ways, surely only to pictures.
+# nothing, but mAP@R rises by 0.8 points both ways; only the gain to pictures is sure.
 #
 # **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in the fair lists are true of the picture,
-# and 41 % of the pictures fit the caption. Pushing right answers away should cost mAP@R, yet it rises. Offline terms alone do
+# and 41 % of the pictures fit the caption. Pushing right answers away should cost mAP@R, yet it rises. Here even offline terms alone
 # learn, but slowly: their rsum (VSE++: 428) reaches 99 to 134 with fair lists, and 281 to 296 with long ones, where only 18 % of the captions
 # are true.
 #
 # **How sure we are.** The row with one seed proves little. AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
-# training here tells that from the hierarchy. With fair lists, five trainings of *w/o OfflineAdap* decide nothing. The
+# training here tells whether its gain comes from that or from adapting. Five of *w/o OfflineAdap*, with fair lists, do not settle it. The
 # paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. This world has near duplicates, so these
 # systems are not on the scoreboard; [the evidence page](../evidence/aoq.md) has those with fair lists.
 
@@ -763,7 +761,7 @@ check("09.explore", (expected, found))
 # - The weights push an online negative harder as it nears the pair, can pull an offline negative up, and can turn negative.
 # - With a margin of zero, the offline terms alone allow a collapse at a loss of zero; the online terms do not.
 # - For VSE++ in our world, AdapOffQuin adds 3 points of rsum with long lists, less than our margin. With lists of a fair length
-#   rsum does not rise; mAP@R does, by 0.8 points, surely only to pictures.
+#   rsum does not rise; mAP@R does, by 0.8 points, which is sure only to pictures.
 #
 # ## Where to read on
 #

@@ -65,7 +65,7 @@ plots.house_style()
 # many vectors into one is called a *pooler*. The mean, which we have used so far, is the simplest.
 #
 # We first train 2AD, the system of AdPool's paper, here with grid cells and a GRU. It has AdPool in both towers and AdOpt, the next
-# notebook's loss. While it trains, we record a number about its pooler that we need in *What moves the balance?*
+# notebook's loss. While 2AD trains, we record a number about its pooler that we need in *What moves the balance?*
 
 # %% tags=["hide-input"]
 dataset = lesson.dataset("grid")
@@ -181,7 +181,7 @@ plots.show(
 
 # %% [markdown]
 # Most things fill only a few cells. The mean gives each of these cells the same weight as a cell of empty sky, so what they show is
-# diluted. A pooler that favours large values loses less of what they show.
+# diluted. A pooler that favours large values loses less of it.
 #
 # ## One recipe: sort, weigh, sum
 #
@@ -360,8 +360,8 @@ plots.show(
 )
 
 # %% [markdown]
-# The *token level* gives each sorted row one logit, its product with a learned vector $W_{\mathrm{tok}}$ of width $D$. A softmax turns the
-# logits into weights. It is meant "to find the best combination of MeanPool and K-MaxPool in an adaptive manner" (section 3.2.1). This is
+# The *token level* is meant "to find the best combination of MeanPool and K-MaxPool in an adaptive manner" (section 3.2.1). It gives each
+# sorted row one logit, its product with a learned vector $W_{\mathrm{tok}}$ of width $D$, and a softmax turns the logits into weights. This is
 # equation (3):
 #
 # $$v_{\mathrm{tok}} = \sum_{i=1}^{N} \theta_i\, x_{(i)}, \qquad \theta = \mathrm{softmax}_i\bigl(x_{(i)} \cdot W_{\mathrm{tok}}\bigr).$$
@@ -479,7 +479,7 @@ print("vsecore.pooling.AdPool agrees")
 # ```{admonition} Optional: what the released code does
 # :class: note dropdown
 #
-# In the released code the token level's softmax runs over the padding too (you will try this below). Its $W_{\mathrm{tok}}$ is a matrix of
+# In the released code the token level's softmax runs over the padding too (tried below). Its $W_{\mathrm{tok}}$ is a matrix of
 # $D$ times $D$ with a bias, and a ReLU comes before the softmax, so every value has a weight of its own (`per_dimension=True` in the
 # package). We follow the equations. More is on [the evidence page](../evidence/2ad.md).
 # ```
@@ -684,8 +684,8 @@ lesson.finding("both end low", max(path[-1] for path in paths.values()) < 35)
 # other weights move it, those of the encoder and $W_{\mathrm{tok}}$: as they learn, $v_{\mathrm{tok}}$ and $v_{\mathrm{emb}}$ change, and
 # with them the two logits that are compared.
 #
-# The paper says that fixed weights "underperform substantially compared to automatically learned weights" (appendix C, table C-2). You can
-# try that with the small picture towers:
+# The paper says that fixed weights "underperform substantially compared to automatically learned weights" (appendix C, table C-2). Try
+# that with the small picture towers:
 #
 # ```{exercise} A balance by hand
 # :label: ex-10-explore
@@ -719,7 +719,7 @@ check("10.explore", (your_expectation, your_finding))
 # ````{solution} ex-10-explore
 # :class: dropdown
 #
-# In these short runs the fixed balances lie near the learned one: the encoder adapts to whatever it is given. In the
+# In these short runs the fixed balances lie near the learned one: the encoder adapts to whatever it gets. In the
 # paper, after a full training on photographs, fixed parts reach 416.6 to 421.3, one level alone 420.1 or 423.1 (table 3), and the learned
 # balance 426.9.
 # ````
@@ -751,8 +751,8 @@ lesson.finding("the more padding, the worse", max(worse) < 1 and worse.sum() < -
 lesson.finding("the captions' own costs little", abs(worse[0]) < 4)
 
 # %% [markdown]
-# The same caption gets a different vector in a different batch. The padding that our captions need costs next to nothing, but eight times
-# as many words cost a lot. Nothing crashes, so only a test reveals it.
+# The same caption gets a different vector in a different batch. The padding that our captions need costs next to nothing, but padding to
+# eight times that length costs a lot. Nothing crashes, so only a test reveals it.
 #
 # ```{exercise} Break it
 # :label: ex-10-break
@@ -820,12 +820,12 @@ behind_gpo = dots.gap(on_photographs["AdPool"], on_photographs["GPO"])[0]
 lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 
 # %% [markdown]
-# **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and COCO's hand-tuned pair by 16. But the maximum, in
+# **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and the pair tuned on COCO by 16. But the maximum, in
 # which nothing is learned, comes within 2.2 of it, and GPO within 1.8, which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
 #
-# **What it means.** Almost all of the gain comes from weighing each dimension's values by themselves, and how matters little: either level
-# alone is 60 above the mean, but self-attention, which weighs whole elements, only 21. Learning the balance adds one to two points. In the
-# paper, on photographs' regions, AdPool is ahead of the mean by 7.8, of GPO by 4.0 and of the hand-tuned pair by 7.6 (tables 3 and 4).
+# **What it means.** Almost all of the gain comes from weighing each dimension's values by themselves: either level alone is 60 above the mean,
+# but self-attention, which weighs whole elements, only 21. How they are weighed matters little: learning the balance adds one to two points.
+# In the paper, on regions of photographs, AdPool is ahead of the mean by 7.8, of GPO by 4.0 and of the hand-tuned pair by 7.6 (tables 3 and 4).
 #
 # **How sure we are.** Five seeds, but one small drawn world. On the photographs of Flickr8k, three seeds put AdPool 8 above
 # the mean as well, but 14 below GPO. All comparisons are on [the evidence page](../evidence/2ad.md).
