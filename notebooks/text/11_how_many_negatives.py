@@ -621,8 +621,8 @@ lesson.outcome("AdPool brings 65", round(adpool) == 65)
 lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violation"])[0] < 2.8)
 
 # %% [markdown]
-# **What came out.** AdOpt ends 9.3 above the hardest triplet. In the paper it is 9.0, on photographs, which is more than AdPool brings
-# (7.8, table 3); here AdPool brings 65. But compared with its own loss over all 127 negatives, the schedule adds only 2.3, which five
+# **What came out.** AdOpt ends 9.3 above the hardest triplet. In the paper it is 9.0 on photographs, more than
+# AdPool brings (7.8, table 3); here AdPool brings 65. And compared with AdOpt's own loss over all 127 negatives, the schedule adds only 2.3, which five
 # seeds cannot tell from zero, and it costs 2.5 of mAP@R from picture to text. Max violation ends 2.5 below AdOpt. The printed rule, which
 # keeps 114 of the 127 negatives to the end, does much what all of them do: it ends 1.6 below AdOpt, and 2.4 above it in mAP@R to text.
 #

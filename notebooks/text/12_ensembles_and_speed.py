@@ -502,8 +502,8 @@ lesson.outcome("after 3 epochs", early == [485, 486, 494])
 # [the evidence page](../evidence/2ad.md).
 #
 # Here are the two ensembles on the course's scoreboard. They read more kinds of features than any
-# other row and train two or three systems, so compare with care. And all rows of 2AD leave out a fifth of the regions, cells and words in
-# training, as the released code does, while the other systems see the whole input. [All together](17_all_together.ipynb) shows what that costs here.
+# other row and train two or three systems, so compare with care. Also, all systems of 2AD were trained with a fifth of the regions,
+# cells and words left out, as in the released code, while the others saw the whole input. [All together](17_all_together.ipynb) shows what that costs here.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("12")

@@ -206,7 +206,7 @@ lesson.finding("the search finds the closed form", abs(found - best) < 0.01)
 # %% [markdown]
 # It does. With $n$ pictures at right angles to each other the best cosine is $1/\sqrt n$, so every further reading makes the compromise worse.
 #
-# A set of two, on the other hand, has a vector with a cosine of 1 for each picture. How much of that counts depends on how sets are compared. If
+# A set of two, on the other hand, has a vector for each picture, with a cosine of 1. How much of that counts depends on how sets are compared. If
 # the nearest pair decides, the similarity is 1. But if every vector looks for a partner, as in the *Chamfer similarity* below, then picture A finds 1,
 # while the caption's two vectors find 1 and −0.5, on average 0.25. The mean of both sides is 0.625: more than the 0.5 of a single vector, but not by much.
 #
@@ -521,7 +521,7 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 # variance, averaged over the captions: −6.6 stands for about 0.14 %, −7.7 for 0.05 %. So the sets of all three are nearly points, where
 # smooth-Chamfer kept 46.5 % on the circle, and those of match probability are the narrowest. (Wide would not be good in itself: a vector that
 # never learns need not stay near the others.) The paper found PIE-Net's sets narrow, too, even with smooth-Chamfer: a log variance of −7.35, against
-# −2.13 with the paper's own module (table 3). It explains this by the module, which does nothing to keep the heads apart. So on the circle, where every
+# −2.13 with the paper's own module (table 3). It explains this by PIE-Net, which does nothing to keep the heads apart. So on the circle, where every
 # vector is free, the similarity decides; here the module has a say, too.
 #
 # The main result of this table is that sets have no clear lead. Four vectors do not find reliably more than one, although half of these

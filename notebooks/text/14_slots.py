@@ -353,13 +353,13 @@ lesson.finding("one slot takes far more cells than the others", largest > 40)
 # ````
 #
 # So the cells are divided, but hardly more sharply than without competition, and the two values of rsum, less than 10 apart with one seed, do not show a need
-# for it. The paper reports a gain (table 3, a Transformer in place of slots: 496.1 against 500.8), which two epochs of a small model cannot test.
+# for it. The paper reports a gain (table 3, a Transformer in place of slots: 496.1 against 500.8), which takes longer trainings to test, as below.
 #
 # ## Why a global feature?
 #
 # DivE changes slot attention {cite}`locatello2020slots` in three ways: slots start from learned vectors, not random ones; a sum replaces a GRU; and the
-# global feature is added, so that an unambiguous input can have a tight set. With none of the three, training failed; the third matters most (B.3). How
-# well do the slots alone retrieve, the global feature, and their sum?
+# global feature is added, so that an unambiguous input can have a tight set. With none of the three, training failed; the third matters most (B.3). How well do the
+# slots alone, the global feature alone, and their sum retrieve?
 
 
 # %%
@@ -594,11 +594,11 @@ lesson.outcome("one is worth 25", 23 < left_out.rsum - np.mean(kept, 1).min() < 
 lesson.outcome("VSE∞ is 13 above DivE", 10 < -dots.gap(dive, learned_pool)[0] < 16)
 
 # %% [markdown]
-# **What came out.** DivE reaches 446.6 and VSE++ 422.5, so the set is 24 rsum ahead. But DivE with a single slot reaches 451.4, and VSE∞ reaches 459.2.
+# **What came out.** DivE reaches 446.6 and VSE++ 422.5, so the set is 24 rsum ahead. But DivE with a single slot reaches 451.4, and VSE∞ 459.2.
 # One slot beats four in each of five seeds: by 2 to 10 rsum and, in mAP@R, which counts every true pair, by 0.7 points on average to text and 1.7 to
 # pictures. Leaving out a fifth of the input costs 33 rsum (one seed, still improving). But it spreads the sets: pictures have a circular variance of 18 %
-# and not 4 % (in the paper 12 %), and leaving out the most needed vector costs 25 rsum. One slot was not trained so: for the paper's own setting the question
-# is open.
+# and not 4 % (in the paper 12 %), and without their most needed vector they lose 25 rsum. One slot has no such training, so for the paper's own setting
+# the question is open.
 #
 # **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both sides (and a little weight decay), which brings
 # 37, more than all that DivE changes. The pool may also be what helps DivE: its global feature is the maximum of the regions, and a single slot, without
@@ -636,8 +636,8 @@ lesson.outcome("30 and 200 times", 25 < narrower[0] < 35 and 180 < narrower[1] <
 # pictures, and 200 times less for captions. In the paper (table 3), Chamfer costs 1.2 rsum, match probability 10.3, and PIE-Net, with 185 times less variance,
 # 17.5. So here, on whole input, more varied sets do not find more.
 #
-# What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first of the
-# pictures, then of the captions, while the other side keeps all four; it also leaves out the weakest vector of the pictures. We leave out each in turn,
+# What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first for the pictures, then for the captions, while
+# the other side keeps all four; it also leaves out the weakest vector of the pictures. We leave out each in turn,
 # in our five trainings of DivE:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -730,7 +730,7 @@ check("14.explore", (your_expectation, your_finding))
 #
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
-# - Slots divide the cells here, and one takes most of them, but they divide them without competition, too, and overlap no more.
+# - Slots divide the cells here, and one takes most; without competition they divide them almost as sharply and overlap no more.
 # - Do sets help? DivE is 24 rsum above VSE++, but DivE with one slot is 29 above it and VSE∞ 37: on whole input, more vectors do not help here.
 #
 # ## Where to read on

@@ -779,9 +779,10 @@ ends = [
 lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0.7])
 
 # %% [markdown]
-# ITD lowers the rsum by 15, and by 10 or more in each seed. And yet it does reach the vectors: at equal learning rates, relations are easier to read
+# ITD lowers the rsum by 15, and by 10 or more in each seed. And yet, after fifteen epochs, it does reach the vectors: at equal learning rates,
+# relations are easier to read
 # from them, though sizes are not. (A lower rate keeps more of both, with and without ITD.) So a system can keep a feature and still retrieve less
-# well. One reason may be that the decoder's loss, about 17 nats a caption at the end, outweighs a contrastive loss of 0.7. On photographs the paper
+# well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
 # finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6.
 #
 # [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, where no word before helps to predict the next.

@@ -452,8 +452,9 @@ lesson.outcome("4 and 43 % above, 14 % below", ends == [104, 143, 86])
 #    14 % below, so some of its lead may be a better fit to the training pairs.
 #
 # The controller explains the third. $\lambda$ had risen to 2.3, and while it came down, slowly as an integral does, it kept pushing the loss far
-# below the bound. Once it is zero, the contrastive loss alone lets the reconstruction loss rise again, but in the last five epochs only from 0.10 to 0.12.
-# Our training has some 2,300 steps, the paper's on COCO some 265,000: our ten epochs are a third of its first one. So there the loss may have had the time to
+# below the bound. Once it is zero, the contrastive loss alone lets the reconstruction loss rise again, but slowly.
+# Our training has some 2,300 steps, the paper's on COCO some 265,000: our first ten epochs, until $\lambda$ is zero, are
+# a third of its first one. So there the loss may have had time to
 # come back to its bound, and $\lambda$ to rise again.
 #
 # ## Is it worth it?
@@ -502,7 +503,7 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few.
 # Of three other bounds, in five seeds each, 0.15 reaches 469.1, 0.1 reaches 464.3, and 0.25 reaches 461.7. So the bound matters
 # somewhat, even among those that can be met. All of this is about drawn scenes and short captions. On photographs, the paper's constraint
-# is 13 rsum (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps the triplet loss, VSRN and TERN (tables 1 to 3). Its bound is the best of
+# is 13 rsum (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps the triplet loss, VSRN and TERN (tables 1 to 3). There, the bound is the best of
 # six, while $\beta$ is always 1. LTD needs one vector for the whole caption, so cross-attention cannot use it.
 #
 # **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At the same learning rate and over five

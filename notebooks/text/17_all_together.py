@@ -134,7 +134,8 @@ check("17.break", your_rate)
 # ````{solution} ex-17-break
 # :class: dropdown
 #
-# At 0.001. VSRN gains 41 points between 0.001 and 0.004, more than most ideas of this course are worth. It is deeper than the others, so fifteen epochs at a low rate are probably too short for it. Whoever tunes their own system and runs
+# At 0.001. VSRN gains 41 points between 0.001 and 0.004, more than most ideas of this course are worth. It is deeper than the others, so fifteen epochs
+# at a low rate are probably too few. Whoever tunes their own system and runs
 # the baseline at a default rate can find nearly any order they like.
 # ````
 #
@@ -215,8 +216,8 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # mAP@R the order is another: BFAN leads from picture to text (32.9 %), SCAN *image to text* from text to picture (77.1 %).
 #
 # **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks the true captions of a picture slightly worse than
-# VSE++. It would be easy to blame its ideas. But a picture of the paper has 36 regions, ours has three to six: leave out a fifth, and often a
-# thing is gone of which the caption speaks. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it
+# VSE++. It would be easy to blame its ideas. But a picture has 36 regions in the paper and three to six here, so leaving out a fifth often takes
+# away a thing that the caption names. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it
 # is above VSE++ by every measure, and VSRN's lead shrinks to 2.6, no difference by our rule. So a setting that no table names can decide
 # a comparison.
 #
@@ -224,7 +225,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # VSRN has everything that came later: the region encoder of VSE∞, a first epoch of all negatives, and a learning rate of its own. What is
 # left is its idea: its regions exchange messages, and they must be able to write the caption. The second part trains for
 # exactly what rsum counts, the caption that was written for the picture. That would explain why BFAN, which is 5.8 below by rsum, is
-# above by mAP@R. But our records have VSRN as a whole.
+# above by mAP@R. But we trained VSRN only as a whole.
 #
 # **How sure we are.** Five seeds, one small drawn world, and exact boxes in place of a detector's. An order on photographs may differ. Five
 # of the thirteen have no row. AOQ and DivE are trained in other worlds, whose sums must not be compared with these; PVSE and PCME
@@ -233,7 +234,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # ## Do ideas add up?
 #
 # Many boxes of the first figure have room for somebody else's idea. 2AD itself has two: a pool and a loss. We trained all four combinations
-# on grid cells, with five seeds each. VSE++ reaches 426.0, AdPool in place of the mean 506.4 (+80.4), and AdOpt in place of max
+# on grid cells, with five seeds each and a fifth left out. VSE++ reaches 426.0, AdPool in place of the mean 506.4 (+80.4), and AdOpt in place of max
 # violation 444.3 (+18.3).
 #
 # ```{exercise} Do gains add up?
@@ -249,7 +250,7 @@ check("17.predict", your_prediction)
 # %% [markdown]
 # The figure shows this (unrounded, so 80.5), and the same question for three more ideas. A circle is the gain over the idea's own baseline: for *relations* (the
 # Transformers of the thesis) VSE++, for the *latent target* the InfoNCE baseline of LTD. *Offline negatives* have no circle: AOQ is trained in another world. A diamond is the gain in a better system: over 2AD
-# or, for AdPool and AdOpt, over 2AD without the idea. Hollow marks have fewer than three seeds and no interval.
+# on the same input or, for AdPool and AdOpt, over 2AD without the idea. Hollow marks have fewer than three seeds and no interval.
 
 # %% tags=["results", "nbval-ignore-output"]
 four = {"VSE++": ("2ad_systems", "VSE++"), "AdPool": ("2ad_negatives", "max violation")}
@@ -285,7 +286,7 @@ lesson.outcome("relations cost 12.9, or 18.1", costs == [-12.9, -18.1])
 # ````{solution} ex-17-predict
 # :class: dropdown
 #
-# `"less"`, in all five seeds. By how much? That is the next exercise.
+# `"less"`, in all five seeds.
 # ````
 #
 # ```{exercise} How far from adding up?
@@ -306,8 +307,8 @@ check("17.beyond", your_points)
 # ````
 #
 # **What came out.** Every idea helps its own baseline: AdPool by 80, AdOpt by 18, a latent target by 15, relations by 12. Added to a system
-# that is good already, hardly anything is left. AdOpt adds 2.5 to AdPool, a latent target 0.2 to 2AD, offline negatives
-# cost 3.0, and Transformers over regions and words 12.9 (18.1 on whole input). Only AdPool keeps
+# that is good already, hardly anything is left. AdOpt adds 2.5 to AdPool, and a latent target 0.2 to 2AD; offline negatives
+# even cost 3.0, and Transformers over regions and words 12.9 (18.1 on whole input). Only AdPool keeps
 # most of its gain.
 #
 # **What it may mean.** Two gains add up if the ideas mend different faults. But an idea is measured on the baseline that its authors had,
@@ -318,7 +319,7 @@ check("17.beyond", your_points)
 #
 # ## What does a recall hide?
 #
-# A table hides the single queries, so let us look at them. We take four systems of the scoreboard, trained as there from seed 0: VSE++, 2AD on
+# A table hides the single queries. So let us look at four systems of the scoreboard, trained as there from seed 0: VSE++, 2AD on
 # whole input, VSRN, and SCAN *image to text*. For each of the 5,000 test captions it is stored which picture each system puts first.
 
 # %%
@@ -372,7 +373,7 @@ assert vsrn_own > scan_own and scan_true > vsrn_true + 2
 # SCAN; by the truth, SCAN is clearly above VSRN. SCAN compares words with regions, so it puts in front *whatever fits*. R@1 gives it no
 # credit for that, because among the pictures that fit, it does not guess the one for which the caption was written.
 #
-# The same happens in every rsum. A reader who knows all truths, and chooses at random among what is true, reaches an rsum of 413, less than
+# The same happens in every rsum. A reader who knows all truths, and chooses at random among what is true, reaches 413, less than
 # every row of the table but ridge regression. So part of each higher sum is a guess of *which* true caption was written for a picture. Such guesses
 # are not what a search engine is for. That is why the scoreboard has mAP@R beside the rsum.
 #
@@ -389,7 +390,7 @@ course.numbers(
 )
 
 # %% [markdown]
-# Which captions are right in one system and wrong in the other? The logical form of a
+# On about half of them. Which captions are right in one system and wrong in the other? The logical form of a
 # caption lists what it claims, so we can ask of a wrong picture which claim it breaks. We take all claims of one kind out of the form and
 # look whether the picture fits what is left.
 
@@ -498,7 +499,7 @@ assert max(fails["VSRN"][0], fails["VSE++"][0]) + 3 < min(fails["SCAN"][0], fail
 # is ahead for three or more (92 against 89 %). SCAN can match one word with one region and need not care about the rest. VSRN's vector has
 # to hold a whole scene, and its regions exchange messages before it does. VSE++, with a plain mean, falls behind from the second thing on.
 #
-# Of three things, nearly every true picture is the own one, so VSRN's lead counts. Of one thing, VSRN is right
+# With three things, nearly every true picture is the own one, so R@1 shows VSRN's lead. With one thing, VSRN is right
 # *less* often than SCAN and still finds the own picture more often (23 against 19 %), and as often as the oracle: among the many pictures
 # that fit, it prefers the one that was described. Both together are its lead in R@1, and a second reason for its place on the
 # scoreboard.

@@ -651,7 +651,7 @@ lesson.finding("local negatives turn the gradient", turned < 0.98)
 # With the right backward pass, we get the gradient of one process. If only a process's own comes back, it is too short, here half as
 # long (Adam would hide that). If the negatives stay local, its direction changes.
 #
-# On a machine with GPUs, this is one command. Several should learn what one learns, up to rounding and the dropout that each process draws; we could not try it:
+# On a machine with GPUs, this is one command. Several GPUs should learn what one learns, up to rounding and each process's own dropout; we could not try it:
 #
 # ```bash
 # vse plan vsepp_region_gru --data coco            # what it will cost

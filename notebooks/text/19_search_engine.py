@@ -283,9 +283,10 @@ def search_cells(query, centres, members, vectors, k, probes):  # -> (k,) rows
 # $\sqrt{n}$ cells for $n$ vectors, both the centres and the cells cost few dot products.
 # ````
 #
-# A *graph* (HNSW {cite}`malkov2020hnsw`) instead links each vector to some near ones. A query starts in a sparse top layer and walks down
-# along the links to whichever neighbour is nearest to it; the best candidates met so far are kept, and the walk ends when none of their neighbours is nearer. The more
-# candidates it keeps, the more it finds and the longer it takes (in the record, 16 at every size). We judge both by the share of the vectors that a query is compared with.
+# A *graph* (HNSW {cite}`malkov2020hnsw`) instead links each vector to some near ones, with sparse layers above. A query starts at the top and walks down
+# along the links to whichever neighbour is nearest to it; the best candidates so far are kept, and the walk ends when none of their neighbours is nearer. The more
+# candidates it keeps, the more it finds and the longer it takes (in the record, 16 at every size). We judge both by the share of vectors that a query
+# is compared with.
 
 # %%
 inverted = faiss.IndexIVFFlat(
