@@ -609,7 +609,7 @@ lesson.outcome("VSE∞ is 13 above DivE", 10 < -dots.gap(dive, learned_pool)[0] 
 # Ours is one small world. The four systems with five seeds have levelled off: the last five of twenty epochs raised none of them by as much as 0.7 % on
 # the development split.
 #
-# And the similarity, and the slots? DivE was also trained with two other similarities, and with PIE-Net or a Transformer's queries in place of slots, in five seeds each:
+# And the similarity, and the slots? DivE was also trained with two other similarities, and with PIE-Net or a Transformer with learned queries in place of slots, in five seeds each:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 arms = {"Chamfer": "Chamfer", "match probability": "MP"}

@@ -102,7 +102,7 @@ course.numbers({"2AD above the first row": whole, "VSE++ on regions above it": r
 # | measures | rsum, and mAP@R on the exact truth, once, on the test split |
 #
 # As in [Learning to rank](04_learning_to_rank.ipynb), one system is better than another if the 95 % interval of the mean difference, seed by
-# seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Parameters, time and the ensembles' features stay unequal, and one
+# seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Parameters, time, optimizer and the ensembles' features stay unequal, and one
 # more setting: in training, 2AD leaves out a fifth of the regions and words, as its released code does. The other systems see all of
 # them. So we also trained *2AD on whole input*.
 #
