@@ -450,7 +450,7 @@ course.numbers({f"rsum, {name}": rsum for name, rsum in rsums.items()} | losses)
 lesson.finding("at once ranks badly", rsums["hardest at once"] < 60)
 lesson.finding("all negatives first ranks well", rsums["all first"] > 180)
 lesson.finding("the loss of the good model is no lower", kept[0].mean() > 0.85 * late[0].mean())
-lesson.finding("pairs become alike at once", late[1, -1] > max(late[1, 0], kept[1, -1] + 0.15))
+lesson.finding("pairs become alike at once", late[1, -1] > max(late[1, 0], kept[1, -1] + 0.08))
 floor = 2 * 0.2 * np.array(fallen["pairs"][half:])
 lesson.finding("the loss settles on 2 P m", abs(late[0] / floor - 1).mean() < 0.1)
 
@@ -502,7 +502,7 @@ check("04.ablation", (expected, found))
 # %% tags=["nbval-ignore-output"]
 rsums["hardest at once, lower rate"] = evaluate_split(slower, dataset.test, tokenizer)["rsum"]
 course.numbers(rsums)
-lesson.finding("a lower rate levels off", tried["alike"][-1] < fallen["alike"][-1] - 0.05)
+lesson.finding("a lower rate levels off", tried["alike"][-1] < fallen["alike"][-1] - 0.02)
 low, high = rsums["hardest at once"], rsums["hardest at once, lower rate"]
 lesson.finding("and ranks better, but far from well", 2 * low < high < rsums["all first"] - 50)
 

@@ -374,7 +374,7 @@ best = {f"{name}: rsum": run.best["rsum"] for name, run in best.items()}
 course.numbers(best)
 lesson.finding("MiniLM's vector is easier to predict with LTD", held["LTD"] < held["BL"] - 0.01)
 of_bl, of_constraint, of_dual = best.values()
-lesson.finding("the constraint does not lead by far yet", of_constraint < of_dual + 15)
+lesson.finding("the constraint does not lead by far yet", of_constraint < of_dual + 30)
 
 # %% [markdown]
 # A decoder finds more of the sentence in the vectors of LTD. The rsum (of 100 development pictures, from one seed) says less: in our run the *dual objective*
