@@ -131,6 +131,20 @@ def test_offline_pairs_travel_with_a_batch_row_by_row(add, tmp_path):
     assert history[-1]["loss_offline_hinge"] < history[0]["loss_offline_hinge"]
 
 
+class Unread(Loss):
+    reads = "vectors"
+
+    def forward(self, step):
+        return step.t.elements.mean()
+
+
+def test_whoever_takes_what_is_not_kept_is_told_the_loss_and_what_it_reads(add):
+    add(LOSSES, "unread", Unread)
+    with pytest.raises(AttributeError) as caught:
+        train(recipe(losses="unread"))
+    assert "'unread', whose `reads` is ('vectors',)" in caught.value.__notes__[0]
+
+
 class Broken(Loss):
     def forward(self, step):
         return step.scores.mean(0)
