@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from small import recipe, small_split, train
-from vsecore.cli import app, experiments, runs
+from vsecore.cli import app
 from vsecore.data.splits import Dataset
 from vsecore.evaluation import evaluate, ranks
 from vsecore.experiments.compare import Retrieved, Systems, difference_interval
@@ -76,8 +76,7 @@ def test_the_difference_to_a_system_that_finds_nothing_has_the_interval_of_the_o
 def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ_most(
     folders, tmp_path, monkeypatch
 ):
-    for module in (experiments, runs):
-        monkeypatch.setattr(module, "open_for", lambda *given: DATA)
+    monkeypatch.setattr("vsecore.cli.options.open_for", lambda *given: DATA)
     small = (
         "training.batch_size=10,dim=8,text.encoder.word_dim=4,text.encoder.minimum_count=1,training.epochs=1"
     )
