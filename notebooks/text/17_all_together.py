@@ -216,7 +216,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # mAP@R the order is another: BFAN leads from picture to text (32.9 %), SCAN *image to text* from text to picture (77.1 %).
 #
 # **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks the true captions of a picture slightly worse than
-# VSE++. It would be easy to blame its ideas. But a picture has 36 regions in the paper and three to six here, so leaving out a fifth often takes
+# VSE++. It would be easy to blame its ideas. But a photograph usually comes with 36 regions, a scene has three to six, so leaving out a fifth often takes
 # away a thing that the caption names. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it
 # is above VSE++ by every measure, and VSRN's lead shrinks to 2.6, no difference by our rule. So a setting that no table names can decide
 # a comparison.
