@@ -135,11 +135,10 @@ print("for each of 200 captions, the nearest picture is the most similar one")
 # from 1; the ranks themselves are counted from 0 throughout this course.) We need not sort: we count what lies to the right of a line.
 
 # %% tags=["nbval-ignore-output"]
-own_scores = S[owner, torch.arange(len(owner))]  # (Nc,)
-rank = (S >= own_scores).sum(0) - 1  # (Nc,)
+_, rank = ranks(S, owner)  # (Nc,)   you write it yourself below
 c = int((rank == rank[rank > 9].min()).nonzero()[0])  # a caption with ten or so in front
 negatives = S[~own_pairs[c], c]  # (Ni - 1,)
-joint_space.in_front(negatives.numpy(), own_scores[c].item())
+joint_space.in_front(negatives.numpy(), S[owner[c], c].item())
 
 # %% [markdown]
 # ```{exercise} The rank of a caption
@@ -316,8 +315,8 @@ check("03.break", your_scores)
 # Give all pictures the same score. Then none scores higher than a caption's own, so a system that has learned nothing looks perfect.
 # ````
 #
-# Useful systems have ties too, because half precision makes them. We round the scores of our trained system to fewer and fewer decimals, and
-# expect the four evaluations to disagree.
+# Useful systems have ties too, because computers often store scores in *half precision*, with about three decimals. We round the scores of
+# our trained system to fewer and fewer decimals, and expect the four evaluations to disagree.
 
 # %% tags=["nbval-ignore-output"]
 decimals = (5, 4, 3, 2, 1, 0)
@@ -338,7 +337,8 @@ lesson.finding("two fall", max(change["counting"], change["sorting"]) < -20)
 lesson.finding("two rise", min(change["counting strictly"], change["own first"]) > 10)
 
 # %% [markdown]
-# As rounding removes information, two evaluations fall, and two (their lines coincide) rise. An evaluation that rewards throwing information
+# As rounding removes information, two evaluations fall, and two (their lines coincide) rise. Sorting breaks a tie by the
+# order of the rows, so its result changes if you only shuffle the pictures. An evaluation that rewards throwing information
 # away cannot be trusted. This is why, in this course, ties count against the system in every measure.
 #
 # ## Why COCO 1K and COCO 5K differ
@@ -612,14 +612,15 @@ lesson.outcome("to picture the oracle is a ceiling", max(to_picture[0]) < oracle
 lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r1"])
 
 # %% [markdown]
-# **What came out.** From text to picture, R@1 and mAP@R agree on 85 of 100 pairs of systems. From picture to text they agree on about 70,
-# where a coin would agree on 50.
+# **What came out.** From text to picture, R@1 and mAP@R agree on 85 of 100 pairs of systems (two shares that add up to 1 and differ by 0.69
+# are 0.85 and 0.15). From picture to text they agree on about 70, where a coin would agree on 50.
 #
-# **What it means.** Look at the oracle. From text to picture its R@1 of 66.8 is a ceiling, since a caption is often true of several pictures.
-# From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34 captions are true
-# of a picture, and the oracle picks one of them at random. A trained system prefers the *specific* one, which was written for this picture.
-# So R@1 and rsum partly reward guessing which caption was written, and mAP@R does not. Use R@1 to follow a training, and look at both when
-# you compare systems.
+# **What it means.** Look at the oracle. From text to picture its R@1 of 66.8 is a ceiling, since a caption is often true of several
+# pictures. From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34
+# captions are true of a picture, only five of them its own, and the oracle picks one of them at random. (5 of 34 would be 15 %; pictures
+# with fewer true captions raise the mean to 18.) A trained system prefers the *specific* one, which was written for this picture. So R@1
+# and rsum partly reward guessing which caption was written, and mAP@R does not. Use R@1 to follow a training, and look at both when you
+# compare systems.
 #
 # **How sure we are.** There are few systems, and most of them share many parts, so both correlations are rough.
 #

@@ -116,7 +116,7 @@ def benchmarks() -> Markdown:
         values = (coco.rsum, *(entry.metrics[column] for column in columns))
         source = f"{entry.source}; measured in {entry.read_in}"
         rows.append([entry.system, str(entry.models), *(f"{value:.1f}" for value in values), source])
-    heads = ["text to picture", "models", "rsum of both ways, COCO 5K"]
+    heads = ["system, text to picture", "models averaged", "rsum of both ways, COCO 5K"]
     heads += ["ECCV mAP@R", "ECCV R-precision", "ECCV R@1", "CxC R@1", "source"]
     return Markdown(table(heads, rows))
 
