@@ -81,8 +81,9 @@ means = torch.from_numpy(mean_elements(dataset.train)).double()  # (Ni, F)
 to_words = ridge(means, said)
 
 # %% [markdown]
-# A cell's vector is as wide as the mean, so the map can read a single cell too. We ask each cell of a test picture how strongly it speaks
-# for a word {cite}`zhou2016cam`; in the figure, yellow is strongest, and each word has its own scale. Choose other words or another picture.
+# A cell's vector is as wide as the mean, so the map can read a single cell too. And because the map is linear, its answer for the mean is
+# the mean of its answers for the cells: each cell has a share in it. We ask each cell of a test picture how strongly it suggests a word
+# {cite}`zhou2016cam`; in the figure, yellow is strongest, and each word has its own scale. Choose other words or another picture.
 
 # %%
 row = 12  # of the test split
@@ -191,7 +192,7 @@ with torch.no_grad():
 #
 # ## From features to elements
 #
-# The backbone has looked at each picture once, and its vectors lie on disk. A learned layer then brings each vector to the width D that
+# The backbone has looked at each picture once, and its vectors lie on disk. A learned layer then brings each vector to the width $D$ that
 # pictures and sentences share. For cells and patches, one matrix does this.
 
 
@@ -442,8 +443,9 @@ if accuracy:
 # ```{exercise} Ask another question
 # :label: ex-02-explore
 #
-# In the cell with the probe, add `"nearest"` or `"colour"` to `questions`. The first asks for the kind of the nearest other
-# thing, the second for the colour of the thing here. Write what you expect before you run it, and afterwards what came out.
+# In the cell with the probe, add `"nearest"` or `"colour"` to `questions`. The first asks for the kind of the nearest other thing, the
+# second for the colour of the thing here. Write what you expect, run that cell and the one after it
+# again, and write what came out.
 # ```
 
 # %%
@@ -469,7 +471,7 @@ check("02.explore", (your_expectation, your_finding))
 drawings.readers()
 
 # %% [markdown]
-# First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the length L of the
+# First the words become numbers, and each sentence gets a start token and an end token. The longest caption decides the length $L$ of the
 # batch. Each line begins with its mask: a one for a token, a zero for padding.
 
 # %%
@@ -587,7 +589,7 @@ print(f"{length} vectors, the same alone and among {among.shape[1]} places")
 #
 # ## Summary
 #
-# - An encoder turns a picture into cells, regions or patches, and a sentence into words in context: N vectors of width D.
+# - An encoder turns a picture into cells, regions or patches, and a sentence into words in context: $N$ vectors of width $D$.
 # - A GRU passes messages from word to word, so that a word's vector depends on its neighbours.
 # - Padding must never change a result: choose with the mask, do not multiply by it.
 # - A vector carries what its network was trained to carry, not all that it could see: a linear probe reads the thing at its own place from
