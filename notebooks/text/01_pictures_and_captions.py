@@ -139,6 +139,9 @@ for part, said in caption.form.to_dict().items():
     print(part, *(said if isinstance(said, list) else [said]), sep="\n  ")
 
 # %% [markdown]
+# (Two things to notice: *waits* has left no trace, because a drawing does not show whether somebody waits. And *shining* is no fact of its
+# own: it is true of every sun.)
+#
 # The picture itself is drawn from *facts* of the same kind, and nothing else is true of it:
 
 # %%
@@ -149,9 +152,9 @@ for number, thing in enumerate(scene.things):
 print("; ".join(f"{i} {relation} {j}" for relation, i, j in scene.relations))
 
 # %% [markdown]
-# Is the form true of the scene? We match each entity with a thing: the girl with thing 2, the umbrella with thing 3, and so on. (*Two dogs* has to
-# match all dogs in the picture, and there must be exactly two of them.) The sentence is true if the place is right and some matching keeps
-# three rules:
+# Is the form true of the scene? We match each entity with a thing: the girl with thing 2, the umbrella with thing 3, and so on. (*Two dogs*
+# has to match all dogs in the picture, and there must be exactly two of them. But *one dog* claims no more than *a dog*: there may be
+# others.) The sentence is true if the place is right and some matching keeps three rules:
 #
 # 1. what is said of an entity is true of its thing;
 # 2. no thing may be matched twice, because two noun phrases refer to two different things;
@@ -206,7 +209,8 @@ def consistent(matched, claimed, facts):  # -> True or False
 
 # %%
 def true_of(form, scene) -> bool:
-    carried = {i for name, i, _ in scene.relations if name == "on"}  # a bird there does not fly
+    # What is on another thing neither flies nor floats.
+    carried = {i for name, i, _ in scene.relations if name == "on"}
     choices = []  # for each entity, the groups of things that it may be matched with
     for entity in form.entities:  # rule 1
         fits = [entity.fits(thing, i in carried) for i, thing in enumerate(scene.things)]
@@ -295,8 +299,9 @@ explorer(
 )
 
 # %% [markdown]
-# Now take all pictures of the test split. What percentage of the facts of each kind does each annotator say, and what percentage do the
-# five say together?
+# The annotators are five characters. *Terse* says little, *counter* counts, *place first* begins with the place, *relations* says how
+# things are arranged, *detail* loves colours and sizes. Now take all pictures of the test split. What percentage of the facts of each kind
+# does each annotator say, and what percentage do the five say together? (*Holding* is counted apart from the other relations.)
 
 # %%
 every = [says(picture) for picture in world]
@@ -316,7 +321,8 @@ lesson.finding(
 )
 
 # %% [markdown]
-# Together the five name nearly every thing, but few of the relations, because a picture has many and a caption needs a clause for each. A system
+# Together the five name nearly every thing, but few of the relations and of the
+# directions in which things look. A picture has many relations, and a caption needs a clause for each. A system
 # trained on captions never learns what all five of them leave out.
 #
 # ## One caption, many pictures
@@ -387,14 +393,15 @@ drawings.relevance(truth[200:300, 40:60], own[200:300, 40:60])
 y = truth.sum(1)  # (Nc,)   y_c
 called_false = (truth & ~own).sum() / truth.sum()
 np.testing.assert_allclose(called_false, 1 - Nc / y.sum())  # the two sides of the equation
-vague = np.sort(y - 1)[-(Nc // 10) :].sum() / (y - 1).sum()  # y - 1: a caption's false pairs
+# y - 1: the false negatives of each caption
+vague = np.sort(y - 1)[-(Nc // 10) :].sum() / (y - 1).sum()
 course.numbers(
     {
         "true pairs that the protocol calls false (%)": 100 * called_false,
         "captions that are true of a foreign picture (%)": 100 * np.mean(y > 1),
         "pictures that a caption is true of, mean": y.mean(),
         "foreign captions that are true of a picture, mean": (truth & ~own).sum(0).mean(),
-        "false pairs of the vaguest tenth of the captions (%)": 100 * vague,
+        "false negatives of the vaguest tenth of the captions (%)": 100 * vague,
     }
 )
 
@@ -403,9 +410,6 @@ course.numbers(
 # very many.
 #
 # ## Which annotator causes the false negatives?
-#
-# The annotators are five characters. *Terse* says little, *counter* counts, *place first* begins with the place, *relations* says how
-# things are arranged, *detail* loves colours and sizes.
 #
 # ```{exercise} A prediction
 # :label: ex-01-predict
@@ -456,10 +460,10 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 # *Relations*, although *detail* says more facts. *Terse* says the fewest and has the largest share by far.
 # ```
 #
-# So does it help to say more? Only up to a point. A likely reason is that facts differ in how many pictures they rule out: few pictures show a
-# dog, but about half of the dogs look left, and sizes and directions are what *detail* loves to mention. At the other end, the vaguest tenth of the
-# captions makes most of the false pairs: *I count one person* is true of very many pictures. (The intervals of the middle annotators overlap, so read
-# their order as a coarse one.)
+# So does it help to say more? Only up to a point. A likely reason is that facts differ in how many pictures they rule out: few pictures
+# show a dog, but about half of the dogs look left, and sizes and directions are what *detail* loves to mention. At the other end, the
+# vaguest tenth of the captions makes most of the false negatives: *I count one person* is true of very many pictures. (The intervals of the
+# middle annotators overlap, so do not rely on their exact order.)
 #
 # ## How many false negatives does a batch hold?
 #
@@ -575,15 +579,15 @@ kept = turn != habits.index("terse")
 fewer = expected_false_negatives(truth[kept], owner[kept], B)
 course.numbers({"with all five": expected, "without terse": fewer})
 # end of your part
-your_finding = "Many go, but more than half remain: the other four write them too."  # your part
+your_finding = "Many go, but more than half remain: others take terse's places."  # your part
 check("01.explore", (your_expectation, your_finding))
 
 # %% [markdown]
 # ```{solution} ex-01-explore
 # :class: dropdown
 #
-# *Terse* writes the vaguest captions, but the other four write four fifths of all captions. A wrong expectation is a good result if you can say
-# what it overlooked.
+# *Terse* writes a fifth of the captions and makes more than half of all false negatives. But a batch without it still has 128 captions: the
+# other four fill its places, and bring false negatives of their own. A wrong expectation is a good result if you can say what it overlooked.
 # ```
 #
 # ## What do people find in photographs?
@@ -599,7 +603,8 @@ for benchmark, name in (("coco", "protocol, COCO"), ("cxc", "CxC"), ("eccv", "EC
         np.mean([len(items) for items in side.values()]) for side in right_items(benchmark)
     )
     known.insert(-1, [name, *(f"{side:.1f}" for side in sides)])
-Markdown(table(["right by", "captions of a picture", "pictures of a caption"], known))
+heads = ["counted as right by", "captions of a picture", "pictures of a caption"]
+Markdown(table(heads, known))
 
 # %% [markdown]
 # Both lists name more right answers than the protocol, so photographs have false negatives as well. Neither list is complete: most pairs were
