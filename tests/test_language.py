@@ -47,6 +47,7 @@ def titles():
 
 def plain(markdown):
     """Markdown without formulas, code, links' targets, citations, labels, headings and notebooks' titles."""
+    markdown = re.sub(r"^```python\n.*?^```$", " ", markdown, flags=re.MULTILINE | re.DOTALL)
     markdown = re.sub(rf"\*({titles()})\*|\[({titles()})\]", " ", markdown)
     markdown = FORMULA.sub(" ", markdown)
     markdown = re.sub(r"^(#+ .*|`{3,}.*|:\w+:.*|\|.*)$", " ", markdown, flags=re.MULTILINE)

@@ -95,7 +95,7 @@ if None not in right:  # of photographs nobody knows it
 # A frame and a tick mark the pictures that really show what the sentence says: the sentence is *true* of them. The network does not know
 # which of them are right, but the program that drew the scenes does. It keeps a list of the *facts* of each scene (what is where, and who
 # holds what). We call this program the *embedded world*. Because of it, this course can ask questions that nobody can answer about
-# photographs. For example, our network is small, and we can see that it does not always understand who holds what:
+# photographs. One of them: does our network understand who holds what? It is small, and not always right:
 
 # %%
 show_search("a girl holding a balloon")
@@ -134,10 +134,10 @@ Markdown("\n".join(f"- **{name}**: {', '.join(several)}" for name, several in li
 # 3. we compare the two **by the angle between them**. Both networks learn to make the *cosine* of that angle large when the sentence
 #    belongs to the picture.
 #
-# Here is the whole system. The two networks *encode* a picture and a sentence into several vectors each, for example one for each word,
-# and *pool* these into a single vector. *Comparing* every picture with every sentence gives a matrix of scores. A *loss* says how far
-# these scores are from what they should be, and the networks *learn* by making it smaller. Most notebooks of this course show this drawing with their own
-# part coloured.
+# Here is the whole system. The two networks *encode* a picture and a sentence into several vectors each, for example one for each word, and
+# *pool* these into a single vector. *Comparing* every picture with every sentence gives a matrix of scores. On its diagonal, drawn dark,
+# are the pairs that belong together, and their scores should be the largest. A *loss* says how far the scores are from that, and the
+# networks *learn* by making it smaller. Most notebooks of this course show this drawing with their own part coloured.
 
 # %% tags=["hide-input"]
 course.drawings.system()
@@ -159,8 +159,8 @@ by_hand
 # ````{exercise} Write the search
 # :label: ex-00-search
 #
-# The search above is one line long. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and `query` is one
-# vector. Return the row numbers of the `k` largest cosines, the best first. Neither `v` nor `query` has length one.
+# The last line of `search` above is the whole search. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and
+# `query` is one vector. Return the row numbers of the `k` largest cosines, the best first. Neither `v` nor `query` has length one.
 # ````
 #
 # ```{hint}
@@ -207,11 +207,11 @@ plots.show(
 # The pictures above belong to the *test split*. We train on the *training split*, which has other pictures with captions of their own. (A
 # third part of the data, the *development split*, is for choosing settings.)
 #
-# A *recipe* says what to build and how to train it. In this one, the picture is a *grid* of cells with one vector each, the sentence is read
-# word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch* of pictures and captions it asks which caption
-# belongs to which picture. You need not understand the details yet, because later notebooks build each part. The engine above learned
-# from all training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of
-# every step.
+# A *recipe* says what to build and how to train it. In this one, the picture is a *grid* of cells with one vector each, the sentence is
+# read word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch*, here 128 pictures with a caption each, it
+# asks which caption belongs to which picture. With each batch the training takes one step: it changes the networks a little, so that the
+# loss becomes smaller. You need not understand the details yet, because later notebooks build each part. The engine above learned from all
+# training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of every step.
 
 # %%
 recipe = FIRST_RECIPE.override({"training.epochs": epochs})
@@ -248,12 +248,15 @@ show_search("two boats on the lake")
 show_search("a girl holding a balloon")
 
 # %% [markdown]
+# Do not worry if few of yours are ticked, especially for the girl: the engine above has seen each training picture three times, yours only
+# once.
+#
 # ## How good is it?
 #
 # Two searches prove little, so we measure all captions of the test split.
 #
 # *Recall at k* is the percentage of queries that find one of their own items among the first k: a caption its picture, a picture
-# one of its five captions. `rsum` is the sum of six recalls, for k = 1, 5 and 10 in both directions; 600 would be perfect.
+# one of its five captions. *rsum* is the sum of six recalls, for k = 1, 5 and 10 in both directions; 600 would be perfect.
 #
 # ```{exercise} Read a ranking
 # :label: ex-00-rank
@@ -362,13 +365,20 @@ check("00.break", your_recall)
 # all other dot products, so picture 7 comes last for them. Length alone cannot win every query.
 # ````
 #
-# ```{exercise} Change one thing
+# ````{exercise} Change one thing
 # :label: ex-00-explore
 #
-# Change one number of the recipe that you trained, such as `"training.epochs": 2` or `"dim": 32`, in a new cell: `recipe.override({...})`.
-# Then train and evaluate as above. Before you run it, write down what you expect to happen to rsum and why. Afterwards, write down what
-# happened. Any finding counts, also one that surprises you.
+# Change one number of the recipe that you trained, such as `"training.epochs": 2` or `"dim": 32`, in a new cell:
+#
+# ```python
+# other = fit(recipe.override({"training.epochs": 2}), lesson.dataset("grid"), seed=seed)
+# v, t = (side.vectors for side in encode(other.model, test, other.tokenizer))
+# evaluate(cosine(v, t), test.owner)["rsum"]
 # ```
+#
+# Before you run it, write down what you expect to happen to rsum and why. Afterwards, write down what happened. Any finding counts, also one
+# that surprises you.
+# ````
 
 # %%
 your_expectation = "With two epochs rsum rises, since the loss was still falling."  # your part
@@ -379,7 +389,8 @@ check("00.explore", (your_expectation, your_finding))
 # ```{solution} ex-00-explore
 # :class: dropdown
 #
-# One seed says little: train the changed recipe from two or three seeds before you believe a small difference.
+# One training says little: its result also depends on the *seed*, from which the first weights and the order of the batches are drawn. Train
+# the changed recipe with `seed=1` and `seed=2` too before you believe a small difference.
 # ```
 #
 # ## Summary
