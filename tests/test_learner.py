@@ -110,6 +110,8 @@ def test_a_copy_has_every_exercise_and_no_answer_but_what_is_folded(path, soluti
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in made.cells)
     kept = [without_parts(with_import(cell.source)) for cell in stored.cells if cell.cell_type == "code"]
     assert kept == sources and "parameters" in made.cells[1].metadata.tags
+    left_out = [cell for cell in made.cells if "remove-cell" in cell.metadata.get("tags", [])]  # in the book
+    assert all(cell.metadata.jupyter.source_hidden for cell in left_out)
 
 
 def test_every_link_of_the_copies_leads_to_a_notebook_or_to_the_web(copies):

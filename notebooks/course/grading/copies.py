@@ -141,7 +141,7 @@ def learner_copy(
             if not outputs:
                 cell.outputs, cell.execution_count = [], None
             cell.metadata.pop("execution", None)
-            if "hide-input" in cell.metadata.get("tags", []):  # folded in the book, and so in JupyterLab
+            if {"hide-input", "remove-cell"} & set(cell.metadata.get("tags", [])):  # the book hides them too
                 cell.metadata["jupyter"] = {"source_hidden": True}
     if solutions and solved:
         raise ValueError(f"the exercise {min(solved)!r} has no solution below its cell")
