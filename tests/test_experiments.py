@@ -137,6 +137,8 @@ def test_arms_are_systems_that_differ_in_nothing_but_what_the_experiment_is_abou
                 elif arm in ("the paper's rate for sets", "all as in the paper"):  # asks what it changes
                     changed = {"set_factor": RECIPES[base].training.set_factor}
                     assert changed["set_factor"] < first.training.set_factor
+                elif arm == "VSE∞, DivE's batches":
+                    changed = {"batches": "pictures", "batch_size": 32}
                 assert system.recipe.training == replace(first.training, **changed)
                 assert system.recipe.dim == of_arm.times_as_wide * SMALL["dim"]
                 for field in ("epochs", "learning_rate"):  # other recipes have other schedules and batches

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from course.wording import counted, signed, spread
+from course.wording import counted, reach, signed
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE, PASSED
 from vsecore.experiments.printed import printed_difference
@@ -73,7 +73,7 @@ def ours(outcome: Outcome | None) -> str:
         if values:
             said = f": {outcome.by_measure[measure]}" if measure in outcome.by_measure else ""
             digits = 3 if measure in CONTRAST else 1
-            difference = signed(statistics.mean(values), digits) + spread(values, digits)
+            difference = signed(statistics.mean(values), digits) + reach(values, digits)
             lines.append(f"{CALLED[measure]} {difference}{said}")
     if count := max((len(values) for values in outcome.differences.values()), default=0):
         lines.append(counted(count, "seed"))
@@ -89,8 +89,6 @@ CALLED = {
     "i2t_rsum": "recalls to text",
     "t2i_rsum": "recalls to picture",
     FIRST_PLACE: "first both ways",
-    "pairs_t2i": "right picture of two",
-    "pairs_i2t": "right caption of two",
     "log_variance_pictures": "log variance, pictures",
     "log_variance_texts": "log variance, captions",
     **dict(zip(GRADED, ("R-precision", "nDCG"), strict=True)),

@@ -2,7 +2,6 @@
 
 import math
 import re
-import statistics
 from collections.abc import Collection, Sequence
 
 from vsecore.experiments.comparison import markdown_table
@@ -25,9 +24,10 @@ def typeset(text: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "\N{MINUS SIGN}", text)
 
 
-def spread(values: Collection[float], digits: int = 1) -> str:
-    """The standard deviation as it follows a mean, on the same line; of one value there is none."""
-    return f"{_FIXED}±{_FIXED}{statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+def reach(values: Sequence[float], digits: int = 1) -> str:
+    """Half of a mean's 95 % interval as it follows the mean, on the same line; of one value there is none."""
+    low, high = interval(values)
+    return "" if math.isnan(low) else f"{_FIXED}±{_FIXED}{(high - low) / 2:.{digits}f}"
 
 
 _FIXED = "\N{NO-BREAK SPACE}"

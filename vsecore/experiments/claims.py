@@ -65,7 +65,6 @@ SUBJECTS: dict[str, Subject] = {
     "early in training": Subject((EARLY,)),
     "epochs to pass": Subject(tuple(PASSED.values()), absolute=True, margin=0.5),  # epochs
     "first place": Subject((FIRST_PLACE,)),  # of a pair, in both directions
-    "relations": Subject(on_scenes=("pairs_t2i", "pairs_i2t")),
     "spread": Subject(LOG_VARIANCES, absolute=True),  # a difference of logarithms is a share already
     "one vector of a set": Subject(LOST_ALONE, absolute=True, margin=1.0),  # percent of the rsum
     "the weakest vector": Subject((LOST_WITHOUT,), absolute=True, margin=1.0),
@@ -106,6 +105,8 @@ class Claim:
     """The published row of the system that is like the other's; "": its arm's."""
     photographs: bool = False
     """Whether it is tried on photographs too."""
+    fails: bool = False
+    """Whether the paper says that the other system does not learn: then it must stay below the baseline."""
 
     @property
     def arms(self) -> tuple[str, ...]:

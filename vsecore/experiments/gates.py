@@ -14,7 +14,7 @@ from vsecore.experiments.claims import LOSS_MARGIN, MARGIN, RETRIEVAL, SUBJECTS,
 from vsecore.experiments.experiment import get_experiment
 from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.scales import SCENES
-from vsecore.experiments.watching import BOUND_MET, LOWEST, MULTIPLIERS, RECONSTRUCTIONS
+from vsecore.experiments.watching import ABOVE_BOUND, BOUND_MET, MULTIPLIERS, RECONSTRUCTIONS
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -45,9 +45,7 @@ def never(claim: Claim, data: str) -> Shut | None:
             if experiment.arms[arm].only_false:
                 return Shut("no known truth", "which captions are true of which pictures is not known")
             return Shut("one kind of features", f"{arm} has features that these data lack")
-    if claim.subject.measures_on(data):
-        return None
-    return Shut("no known truth", "no two of these pictures are known to differ in one relation alone")
+    return None
 
 
 def shut(first: Studied, second: Studied | None, data: str, about: str = "both ways") -> Iterator[Shut]:
@@ -63,6 +61,9 @@ def shut(first: Studied, second: Studied | None, data: str, about: str = "both w
         yield from unfinished
         if not (arm is weaker(arms) and not unfinished and _has_baseline(arm, data)):
             yield from below_baseline(arm, data)  # else the verdict says so
+    rates = {tuning.best(training.tried) for arm in arms for training in arm.trainings if training.tried}
+    if about == "contrastive loss" and len(rates) > 1:
+        yield Shut("one learning rate", "they have learned at different rates, which changes this loss too")
     yield from _unpaired(arms, data, about)
     yield from still_moving(first, about)
 
@@ -137,29 +138,39 @@ def _unpaired(arms: Sequence[Studied], data: str, about: str) -> Iterator[Shut]:
 def still_moving(arm: Studied, about: str) -> Iterator[Shut]:
     """Check that an arm has reached what a claim about it alone is about, and has levelled off there.
 
-    A multiplier can settle only once the bound is met, and return from 0 only if it was there. The paper's
-    trainings have many times more steps than ours, so a multiplier or a loss that still moves says nothing
-    yet: the last third of the epochs must change its mean over the seeds by less than a share of the highest.
+    A multiplier can settle only once the bound is met, and return only if the loss rises above the bound
+    after it was at 0. The paper's trainings have many times more steps than ours, so a multiplier or a loss
+    that still moves says nothing yet: in the last third of the epochs, the mean over the seeds must change by
+    less than a share of the multiplier's highest value, or of the bound.
     """
-    measure, gate, what, fails = {
-        "fall of the multiplier": (BOUND_MET, "bound", "it was not met", lambda value: not value),
-        "return of the multiplier": (LOWEST, "multiplier", "it was never at 0", lambda value: value > 0),
-    }.get(about, ("", "", "", lambda value: False))
-    if of_seeds := sorted(seed for seed, value in arm.results.get(measure, {}).items() if fails(value)):
-        which = f"seed{'s' if len(of_seeds) > 1 else ''} {', '.join(map(str, of_seeds))}"
-        yield Shut(f"{gate} of {arm.arm}", f"{what} with {which}")
-        return
-    begins, what, allowed = {
-        "fall of the multiplier": (MULTIPLIERS, "multiplier", SUBJECTS[about].margin / 100),
-        "bound": (RECONSTRUCTIONS, "reconstruction loss", LOSS_MARGIN),
-    }.get(about, ("", "", math.inf))
-    if not begins or all(training.full_length for training in arm.trainings):
-        return
-    if curve := _mean_curve(list(arm.epochs(begins).values())):
-        changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (max(curve) or 1.0)
-        if changed >= allowed:
-            why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} %"
-            yield Shut(f"{what} of {arm.arm}", f"{why} of its peak")
+    losses, multipliers = arm.epochs(RECONSTRUCTIONS), arm.epochs(MULTIPLIERS)
+    met, above = arm.results.get(BOUND_MET, {}), arm.results.get(ABOVE_BOUND, {})
+    bounds = {seed: losses[seed][-1] / (1 + above[seed] / 100) for seed in losses.keys() & above.keys()}
+    if about == "return of the multiplier":
+        if not any(_above_again(losses[seed], multipliers[seed], bounds[seed]) for seed in bounds):
+            yield Shut(f"multiplier of {arm.arm}", "the loss did not rise above its bound after λ was 0")
+    elif about == "fall of the multiplier" and not all(met.values()):
+        yield Shut(f"bound of {arm.arm}", f"it was not met from seed {min(met, key=met.__getitem__)}")
+    elif about in ("bound", "fall of the multiplier") and not all(one.full_length for one in arm.trainings):
+        settled = SUBJECTS["fall of the multiplier"].margin / 100
+        watched = [("multiplier", multipliers, settled, "its peak")] if any(met.values()) else []
+        if about == "bound":
+            watched.append(("reconstruction loss", losses, LOSS_MARGIN, "the bound"))
+        for what, curves, allowed, whole in watched:
+            if not (curve := _mean_curve([*curves.values()])):
+                continue
+            size = max(curve) if whole == "its peak" else statistics.mean(bounds.values())
+            changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (size or 1.0)
+            if changed >= allowed:
+                why = f"the last third of {len(curve)} epochs still changed it by {100 * changed:.0f} %"
+                yield Shut(f"{what} of {arm.arm}", f"{why} of {whole}")
+                return
+
+
+def _above_again(losses: Sequence[float], multipliers: Sequence[float], bound: float) -> bool:
+    """Whether the mean loss of an epoch is above the bound after the multiplier was at 0."""
+    at_0 = multipliers.index(0.0) if 0.0 in multipliers else len(multipliers)
+    return max(losses[at_0 + 1 :], default=-math.inf) > bound
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:

@@ -292,6 +292,7 @@ class _Runner:
             tokenizer=tokenizer,
             vectors=vectors,
             negatives=negatives,
+            weights=self._begun(training, seed),
             callback=watch,
             seed=training.seed(seed),
         )
@@ -313,6 +314,13 @@ class _Runner:
             mined = mine_for(model, data.train, run.tokenizer, first.texts, first.pictures, truth)
             self.lists = {key: mined}  # most arms that follow each other share one; more would take memory
         return self.lists[key]
+
+    def _begun(self, training: Training, seed: int) -> dict[str, Tensor] | None:
+        """Return the weights of the miner if its model is to be trained further; None: new ones."""
+        miner, first = training.system.miner, training.recipe.first_round
+        if miner is None or first is None or not first.keeps_weights:
+            return None
+        return dict(self.train(miner, seed).run.model.cpu().state_dict())
 
     def _run_folder(self, training: Training, seed: int) -> Path:
         """Return where the run of a system is kept: one that was killed goes on from there."""

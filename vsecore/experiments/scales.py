@@ -72,7 +72,10 @@ FAIR_SCALE["scenes_ambiguous"] = FAIR_SCALE["scenes"] | {"training.epochs": 20}
 """Sets learn longer: after 15 epochs, DivE had not levelled off."""
 
 
-FOR_SMALL = ("narrow", "small_batches", "whole_rate", "later_hardest", "whole_input", "small_decoder")
+FOR_SMALL = (
+    *("narrow", "small_batches", "small_batches_of_pictures", "whole_rate", "later_hardest", "whole_input"),
+    "small_decoder",
+)
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
 
 

@@ -82,8 +82,8 @@ def holm(p_values: Sequence[float], questions: int | None = None) -> list[float]
 def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     """Apply Holm's correction to the doubts about claims by one measure, each kind of doubt by itself.
 
-    `questions` is how many claims of their kind the experiment has. This includes those that cannot be judged
-    yet, so that no verdict changes when others are added.
+    `questions` is how many claims of the experiment are judged by it. This includes those that cannot be
+    judged yet, so that no verdict changes when others are added.
     """
     kinds = ("equal", "beyond", "worse", "not_worse")
     raised = [holm([getattr(case, kind) for case in several], questions) for kind in kinds]

@@ -66,6 +66,8 @@ def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
             by_measure = verdicts.get(outcome.claim)
             if pair is not None and by_measure is not None:
                 verdict, remark = together(list(by_measure.values())), _remark(pair, data)
+                if outcome.claim.fails and verdict == "reproduced" and not remark:
+                    verdict = "contradicted"
                 outcome = Outcome(outcome.claim, outcome.differences, (), verdict, by_measure, remark)
             found.append(outcome)
     return found
@@ -89,19 +91,14 @@ def _first_look(claim: Claim, arms: Mapping[str, Studied], data: str) -> tuple[O
 def _by_measure(
     judged: Mapping[Claim, Pair], family: Sequence[Claim], data: str
 ) -> dict[Claim, dict[str, Verdict]]:
-    """Judge each claim by each measure, with Holm's correction over all claims of its kind in the family."""
+    """Judge each claim by each measure, with Holm's correction over all claims of the family that have it."""
     found: dict[Claim, dict[str, Verdict]] = {claim: {} for claim in judged}
     for measure in dict.fromkeys(measure for claim in judged for measure in claim.subject.measures_on(data)):
-        for no_worse in (True, False):
-            alike = [
-                claim
-                for claim in family
-                if measure in claim.subject.measures_on(data) and (claim.kind == "no worse") == no_worse
-            ]
-            asked = [claim for claim in judged if claim in alike]
-            left = corrected([_doubts(claim, *judged[claim], measure) for claim in asked], len(alike))
-            for claim, remaining in zip(asked, left, strict=True):
-                found[claim][measure] = judge(remaining, claim.kind)
+        alike = [claim for claim in family if measure in claim.subject.measures_on(data)]
+        asked = [claim for claim in judged if claim in alike]
+        left = corrected([_doubts(claim, *judged[claim], measure) for claim in asked], len(alike))
+        for claim, remaining in zip(asked, left, strict=True):
+            found[claim][measure] = judge(remaining, claim.kind)
     return found
 
 
