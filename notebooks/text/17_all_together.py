@@ -272,7 +272,7 @@ sums = [round(arm.rsum, 1) for arm in cells.values()]
 lesson.outcome("the four sums", sums == [426.0, 506.4, 444.3, 509.0])
 gains = [round(one[0], 1) for one in (*alone.values(), added["AdPool"], added["AdOpt"])]
 lesson.outcome("by how much", gains == [80.5, 18.3, 14.8, 12.0, 64.7, 2.5])
-rising = [*map(sum, zip(*cells["VSE++"].trainings[0].curves))]  # after each epoch
+rising = [*map(sum, zip(*cells["VSE++"].trainings[0].curves, strict=True))]  # by epoch
 lesson.outcome(
     "VSE++ still rose by 2.4 %", round(100 * (1 - max(rising[:10]) / max(rising)), 1) == 2.4
 )
