@@ -17,7 +17,8 @@ from vsecore.data.karpathy import load_photographs
 from vsecore.data.photographs import View
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pixels import PixelEncoder
-from vsecore.recipes import Training, get
+from vsecore.experiments.scales import at_scale, changes_of
+from vsecore.recipes import RECIPES, Training, get
 from vsecore.training import System, evaluate_split, fit, load_run
 from vsecore.training.optimization import make_optimizer
 
@@ -151,6 +152,14 @@ def test_the_network_learns_and_its_statistics_stay(recipe, data, weights):
     moved = [name for name in kept if name.endswith("conv1.weight")]
     assert moved and not any(torch.equal(kept[name], began[name]) for name in moved)
     assert torch.equal(kept["fc.weight"], began["fc.weight"])  # no element depends on it
+
+
+@pytest.mark.parametrize("name", [name for name, one in RECIPES.items() if one.training.frozen_epochs])
+def test_the_network_learns_at_every_scale_and_not_at_a_rate_of_nearly_0(name):
+    for scale in ("fair", "lesson", "paper"):
+        how = at_scale(name, changes_of(scale, "flickr8k")).training
+        assert 0 < how.frozen_epochs < how.epochs
+        assert how.schedule == "cosine" or how.decay_factor ** (how.frozen_epochs // how.decay_epochs) > 0.01
 
 
 @pytest.mark.parametrize("network", ["resnet10t", "mobilenetv2_035", "vit_tiny_patch16_224"])

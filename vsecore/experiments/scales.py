@@ -107,8 +107,9 @@ def at_scale(name: str, changes: Mapping[str, Any]) -> Recipe:
 
     Lists of 300 captions and 60 pictures are a small share of the training sets that AOQ mines, and a large
     one of 4,000 pictures. `first_round.texts` and `first_round.pictures` are what stands for these 300 and
-    60; lists of other lengths shrink as much, and systems without lists are left alone. Name and changes are
-    in the form of `recipes.get`.
+    60; lists of other lengths shrink as much, though not below two, between which there is a choice, and
+    systems without lists are left alone. Pretrained weights rest for the same share of the epochs. Name and
+    changes are in the form of `recipes.get`.
     """
     return _at_scale(name, json.dumps(as_json(changes)))
 
@@ -120,11 +121,15 @@ def _at_scale(name: str, written: str) -> Recipe:
     shared = {field: value for field, value in changes.items() if field not in lists}
     if not TEXT_ENCODERS.takes(get(name).text.encoder.name, "word_dim"):
         shared.pop("text.encoder.word_dim", None)  # BERT has a width of its own
-    recipe = get(name, shared)
+    recipe, printed = get(name, shared), get(name).training
+    if printed.frozen_epochs:  # for as large a share of the epochs, and never for all of them
+        epochs = recipe.training.epochs
+        share = round(printed.frozen_epochs / printed.epochs * epochs)
+        recipe = recipe.override({"training.frozen_epochs": min(max(1, share), epochs - 1)})
     if recipe.first_round is None:
         return recipe
     own, usual = vars(recipe.first_round), vars(FirstRound())
     scaled = {
         field: int(changes[field]) * own[x] / usual[x] for field, x in lists.items() if field in changes
     }
-    return recipe.override({field: max(1, round(length)) for field, length in scaled.items()})
+    return recipe.override({field: max(2, round(length)) for field, length in scaled.items()})
