@@ -110,6 +110,8 @@ def test_a_similarity_may_read_elements_and_need_no_vectors(add, tmp_path):
 
 
 class OfflineHinge(Loss):
+    reads_offline = True
+
     def forward(self, step):
         (_, texts), (pictures, _) = step.offline
         own = step.similarity.pairs(step.v, step.t)  # (B,)

@@ -405,6 +405,8 @@ def test_bert_is_kept_and_rebuilt_without_its_source(tmp_path):
         ({"sede": 1}, "sede"),
         ({"recipe": recipe(training__batch_size=41)}, r"training\.batch_size"),
         ({"recipe": recipe("vsepp_region_gru")}, "reads 'region'"),
+        ({"recipe": recipe(training__frozen_epochs=3)}, "would never learn"),
+        ({"negatives": some_negatives(small_data())}, "no loss of recipe"),
     ],
 )
 def test_a_bad_setting_is_named(options, names):
@@ -490,6 +492,7 @@ def distributed_worker(out):
                 named = event.system.named_parameters()
                 found.update({f"gradient.{name}": p.grad.clone() for name, p in named})
 
+        ReadsEverything.reads_offline = batches == "pairs"
         hard = some_negatives(data) if batches == "pairs" else None
         run = train(distributed_recipe(batches), data, callback=callback, negatives=hard)
         found |= {f"weight.{name}": weight for name, weight in run.model.state_dict().items()}

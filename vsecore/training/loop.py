@@ -40,8 +40,8 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
     in every step.
 
     Started by `torchrun` or `accelerate launch`, several processes share each batch. The loss sees the joint
-    batch, so they learn what one process would, up to rounding. Dropout (BERT) is the exception: it is random
-    in each process.
+    batch, so they learn what one process would, up to rounding. What a model draws in a step (dropout,
+    samples, starting positions) is the exception: each process draws its own.
 
     Args:
         recipe: what to train.
@@ -109,7 +109,7 @@ class _Training:
         self.schedule = make_schedule(self.optimizer, how, self.steps_an_epoch)
         self.averaging = Averaging(self.system.model, how.snapshots, self.steps_an_epoch)
 
-    def open(self) -> State:
+    def open(self) -> None:
         """Begin the run, or go on where the one in the folder stopped."""
         settings, accelerator = self.settings, self.accelerator
         self.identity = {
@@ -127,11 +127,10 @@ class _Training:
         advance(self.schedule, self.state.step)
         self.state.device, self.state.processes = hardware(accelerator.device), accelerator.num_processes
         if self.state.step == 0:
-            self.state.seconds = settings.seconds
+            self.state.seconds = settings.earlier_seconds
         self.seconds_before = self.state.seconds
         self.began = self.saved = time.perf_counter()
         self.shared, self.optimizer = accelerator.prepare(self.system, self.optimizer)
-        return self.state
 
     def is_over(self) -> bool:
         """Whether all epochs are done, patience has run out, or a callback has asked to stop."""
@@ -297,6 +296,16 @@ def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:
         raise ValueError(
             f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} "
             "to train on, so set it to that or less"
+        )
+    if recipe.training.frozen_epochs >= recipe.training.epochs:
+        raise ValueError(
+            f"training.frozen_epochs is {recipe.training.frozen_epochs}, and training.epochs "
+            f"{recipe.training.epochs}: pretrained weights would never learn, so freeze them for fewer epochs"
+        )
+    if settings.negatives is not None and not recipe.learns_offline:
+        raise ValueError(
+            f"negatives are given, but no loss of recipe {recipe.name!r} reads them: leave them out, or give "
+            "the loss's class the attribute reads_offline = True"
         )
     if recipe.learns_offline and settings.negatives is None:
         raise ValueError(

@@ -69,7 +69,7 @@ def fit_in_rounds(
         settings,
         negatives=negatives,
         weights=dict(first.model.cpu().state_dict()) if first_round.keeps_weights else settings.weights,
-        seconds=first.timings["seconds"] + time.perf_counter() - began,
+        earlier_seconds=first.timings["seconds"] + time.perf_counter() - began,
     )
 
 

@@ -75,7 +75,7 @@ class Settings:
     """Hard negatives from the whole training set; each pair gets new ones (`Batch.offline`)."""
     weights: Annotated[Mapping[str, Tensor] | None, SkipValidation] = None
     """The model's weights to begin with, such as an earlier round's; None: new ones."""
-    seconds: float = 0.0
+    earlier_seconds: float = 0.0
     """How long earlier rounds took, which counts as this run's time."""
     callback: Annotated[Callback | None, SkipValidation] = None
     """Called with an `Event` after each step and each evaluation. If it returns False, the training ends with
