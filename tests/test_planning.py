@@ -11,6 +11,7 @@ from small import recipe, small_data, small_split, train
 from vsecore.cli import app
 from vsecore.data.splits import Dataset
 from vsecore.training import planning
+from vsecore.training.distributed import best_device, hardware
 from vsecore.training.planning import Cost, plan
 
 
@@ -40,10 +41,10 @@ def test_steps_evaluations_and_rounds_add_up():
 
 @pytest.mark.parametrize("batches", ["pairs", "pictures"])
 def test_the_steps_are_those_of_the_training(batches, clock):
-    """Also where the training ends before the seconds are over."""
+    """Also where the training ends before the seconds are over; and all train the pretrained weights."""
     learner = recipe(training__batches=batches, training__batch_size=7, training__epochs=1)
-    planned = plan(learner, small_data(), seconds=1e6, device="cpu")
-    assert planned.step_seconds == 2.0
+    planned = plan(learner.override({"training.frozen_epochs": 1}), small_data(), seconds=1e6)
+    assert planned.step_seconds == 2.0 and planned.device == hardware(best_device())
     assert planned.steps * planned.epochs == train(learner).history[-1]["step"]
 
 

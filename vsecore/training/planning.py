@@ -46,7 +46,7 @@ class Cost:
     memory_bytes: int
     """The most memory that this process has had."""
     gpu_memory_bytes: int
-    """The most memory of the GPU; 0: there is none."""
+    """The most memory of the GPU that the training takes; 0: there is none."""
     feature_bytes: int
     """The features on disk, of all splits; 0: the recipe reads pixels."""
     run_bytes: int
@@ -100,6 +100,8 @@ class _StepTimer:
     """
 
     event: Event
+    device: torch.device
+    """Where the steps ran; a training that has ended moves its model to the CPU."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self._steps, self._before = seconds, list[float](), time.perf_counter()
@@ -112,6 +114,7 @@ class _StepTimer:
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
         self.event, before, self._before = event, self._before, time.perf_counter()
+        self.device = next(event.system.parameters()).device
         if event.kind == "step":
             self._steps.append(self._before - before)
         if sum(self._steps[1:]) >= self.seconds:
@@ -123,8 +126,10 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     """Take real steps of a recipe for some seconds, and count what the whole training will take.
 
     The steps are those of `fit`, data and all, on this machine; they are thrown away. Offline negatives, and
-    targets of captions, are replaced by made-up ones, which take as long. Other programs on this machine make
-    the training longer, and so does a disk that is slower than memory if the features do not fit there.
+    targets of captions, are replaced by made-up ones, which take as long. Pretrained weights that rest for
+    some epochs are counted as if they learned in all, so that the training takes this at most. Other programs
+    on this machine make the training longer, and so does a disk that is slower than memory if the features do
+    not fit there.
 
     Args:
         recipe: what will be trained.
@@ -133,6 +138,10 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         seconds: how long to take steps, of each round.
         keywords: settings as for `fit`: `device`, `precision`, `workers`.
     """
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()  # what ran before in this process is not this training's
+    # While pretrained weights rest, steps take less time and memory than those that train them.
+    recipe = replace(recipe, training=replace(recipe.training, frozen_epochs=0))
     if recipe.predicts_targets and data.train.targets is None:
         same = np.broadcast_to(np.float32(TARGET_DIM**-0.5), (len(data.train.captions), TARGET_DIM))
         data = replace(data, train=replace(data.train, targets=same))
@@ -146,12 +155,12 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     timer = _StepTimer(seconds)
     with contextlib.suppress(EnoughError), without_progress():  # its bar would show a training
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
-    system, settings = timer.event.system, recipe.training
+    system, settings = timer.event.system.to(timer.device), recipe.training
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
     pictures = [split.pictures for split in (data.train, data.dev, data.test)]
     feature_bytes = sum(int(np.prod(x.shape, dtype=np.int64)) * x.dtype.itemsize for x in pictures)
     return Cost(
-        device=hardware(next(system.parameters()).device),
+        device=hardware(timer.device),
         steps=examples // settings.batch_size,
         epochs=settings.epochs,
         step_seconds=sum(timer.took) / len(timer.took),
