@@ -2,9 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from small import assert_same_run, recipe, small_data, train
+from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.embedding import Embedding
 from vsecore.losses import (
     LOSSES,
@@ -28,10 +31,6 @@ def seven(seed, count=6):
     return {name: torch.rand(count, generator=dice, dtype=torch.float64) - 0.5 for name in NAMES}
 
 
-def five(found):
-    return {name: found[name] for name in NAMES[:5]}
-
-
 def written_out(found, equation, margin=0.2, offline_margin=0.0, against="offline", least=-math.inf):
     """Equations 3, 4 and 5, term by term."""
     own, text, image, off_text, off_image, pair, swapped = (found[name] for name in NAMES)
@@ -47,7 +46,9 @@ def written_out(found, equation, margin=0.2, offline_margin=0.0, against="offlin
 
 
 FUNCTIONS = {
-    "offline_triplet": lambda found, **options: offline_triplet(**five(found), **options),
+    "offline_triplet": lambda found, **options: offline_triplet(
+        *[found[name] for name in NAMES[:5]], **options
+    ),
     "offline_quintuplet": lambda found, **options: offline_quintuplet(**found, **options),
     "adaptive_offline_quintuplet": lambda found, **options: adaptive_offline_quintuplet(**found, **options),
 }
@@ -101,12 +102,6 @@ def test_the_derivatives_are_those_of_equation_6(seed, detached):
             assert abs(float(found[name].grad[row]) - wanted) < 1e-12, name
 
 
-def gradients(found, **options):
-    found = learning(found)
-    adaptive_offline_quintuplet(**found, **options).backward()
-    return {name: score.grad for name, score in found.items()}
-
-
 @pytest.mark.parametrize("missing", NAMES[1:])
 def test_a_negative_that_is_missing_adds_nothing_and_keeps_gradients_finite(missing):
     found = seven(2)
@@ -125,8 +120,9 @@ def test_a_negative_that_is_missing_adds_nothing_and_keeps_gradients_finite(miss
 
 def test_an_online_negative_without_an_offline_one_weighs_beta():
     found = {name: torch.tensor([0.5], dtype=torch.float64) for name in NAMES}
-    found |= {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)}
-    assert float(gradients(found)["online_text"]) == BETA
+    found = learning(found | {"offline_text": torch.tensor([-math.inf], dtype=torch.float64)})
+    adaptive_offline_quintuplet(**found).backward()
+    assert float(found["online_text"].grad) == BETA
 
 
 def a_step(rows, owners, seed=0, epoch=5):
@@ -219,6 +215,15 @@ def test_a_step_without_offline_negatives_is_refused_also_in_the_warm_up():
         step.offline = ()
         with pytest.raises(ValueError, match=r"no offline negatives.*vse mine RUN --out NEGATIVES"):
             LOSSES.build(name, {})(step)
+
+
+def test_offline_pairs_that_belong_together_after_all_count_as_none():
+    """Here all do: the lists are of one caption or picture, of picture 0, or of picture 1 for its own."""
+    data = small_data()
+    own = data.train.owner[:, None] == 0
+    negatives = OfflineNegatives(2 * np.eye(20, 1, dtype=int), own.astype(int))
+    losses = ("offline_triplet", "offline_quintuplet")
+    assert_same_run(*(train(recipe(losses=[loss]), data, negatives=negatives) for loss in losses))
 
 
 def test_a_batch_that_is_not_of_pairs_is_refused():

@@ -3,9 +3,10 @@
 Around one pair (I, T), seven similarities matter. S = s(I, T) is its own. T̂ and Î are the hardest caption and
 picture of the batch, "online"; T_o and I_o are drawn from the hardest of the whole training set, "offline".
 T_o has a picture of its own, I(T_o), and I_o a caption, T(I_o): they make two more pairs that do not belong
-together, and that share nothing with (I, T). The functions take these similarities in the order of
-`Similarities`, (B,) each, and return the sum over the batch, a scalar; a negative of -inf says that there is
-none, and adds 0. The classes find the similarities in a step.
+together, and that share nothing with (I, T). (Where short lists leave no choice they do belong together, and
+count as none.) The functions take these similarities in the order of `Similarities`, (B,) each, and return
+the sum over the batch, a scalar; a negative of -inf says that there is none, and adds 0. The classes find the
+similarities in a step.
 
 Source: Chen, Deng and Luo 2020 (AOQ), sections 3.2 and 3.3.
 """
@@ -166,7 +167,7 @@ class Similarities(NamedTuple):
             )
         negatives = _negatives(step)  # (B, B)
         (pictures_of_texts, texts), (pictures, texts_of_pictures) = step.offline
-        return cls(
+        found = cls(
             positive=widened(step.scores).diagonal(),
             online_text=negatives.amax(1),
             online_image=negatives.amax(0),
@@ -175,6 +176,10 @@ class Similarities(NamedTuple):
             offline_pair=step.similarity.pairs(pictures, texts),
             swapped_pair=step.similarity.pairs(pictures_of_texts, texts_of_pictures),
         )
+        if (apart := step.offline_apart) is None:
+            return found
+        pair, swapped = (torch.where(apart, scores, -torch.inf) for scores in found[5:])
+        return found._replace(offline_pair=pair, swapped_pair=swapped)
 
 
 def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
@@ -229,9 +234,9 @@ class OfflineTriplet(Loss):
         if not self.online:
             none = torch.full_like(similarities.positive, -torch.inf)
             similarities = similarities._replace(online_text=none, online_image=none)
-        return self.of(similarities, step)
+        return self.loss_of(similarities, step)
 
-    def of(self, similarities: Similarities, step: Step) -> Tensor:
+    def loss_of(self, similarities: Similarities, step: Step) -> Tensor:
         """Return the loss of seven similarities after the warm-up, a scalar."""
         return offline_triplet(*similarities[:5], **self.options)
 
@@ -253,7 +258,7 @@ class OfflineQuintuplet(OfflineTriplet):
         super().__init__(**options)
         self.online_quintuplet = online_quintuplet
 
-    def of(self, similarities: Similarities, step: Step) -> Tensor:
+    def loss_of(self, similarities: Similarities, step: Step) -> Tensor:
         if self.online_quintuplet:
             pair, swapped = online_pairs(step)
             similarities = similarities._replace(offline_pair=pair, swapped_pair=swapped)
@@ -280,5 +285,5 @@ class AdaptiveOfflineQuintuplet(OfflineTriplet):
         super().__init__(**options)
         self.options |= {"beta": beta, "alpha": alpha, "weights": weights, "against": against}
 
-    def of(self, similarities: Similarities, step: Step) -> Tensor:
+    def loss_of(self, similarities: Similarities, step: Step) -> Tensor:
         return adaptive_offline_quintuplet(*similarities, **self.options)

@@ -33,6 +33,8 @@ class Step:
         epoch: counted from 0.
         tokens: the words of the C captions as numbers, (C, L); None if no loss reads them.
         token_mask: bool (C, L), True where a word is real; None likewise.
+        offline_apart: bool (B,), False where caption and picture of the two small batches belong together
+            after all, which short lists cannot help; None: nowhere.
     """
 
     scores: Tensor
@@ -46,6 +48,7 @@ class Step:
     epoch: int
     tokens: Tensor | None = None
     token_mask: Tensor | None = None
+    offline_apart: Tensor | None = None
 
     def partners(self, siblings_are_negatives: bool) -> Tensor:
         """Return which pairs are positive, bool (B, C), for a loss with this option.

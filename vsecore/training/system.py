@@ -104,6 +104,10 @@ class System(nn.Module):
             (_joint(v, None), _joint(t, shares if place == 0 else None)) for place, (v, t) in enumerate(pairs)
         ]
         rows, owners = gather(batch.picture_rows), gather(batch.owner_rows, shares)
+        apart = None
+        if batch.offline is not None:
+            of_texts, pictures = (gather(part.picture_rows) for part in batch.offline)
+            apart = of_texts != pictures
         return Step(
             scores=self.model.scores(v, t),
             positives=rows[:, None] == owners[None, :],
@@ -116,6 +120,7 @@ class System(nn.Module):
             epoch=epoch,
             tokens=gather(batch.tokens, shares) if with_tokens else None,
             token_mask=gather(batch.token_mask, shares) if with_tokens else None,
+            offline_apart=apart,
         )
 
 
