@@ -152,7 +152,9 @@ def test_the_sigmoid_loss_agrees_with_the_double_loop():
 def test_the_scale_is_never_used_above_its_most():
     scores, loss = batch(0, columns=4)[0].float(), ScaledInfoNCE(scale=50.0, most=60.0)
     loss.log_scale.data.fill_(9.0)
-    torch.testing.assert_close(loss(step_of_scores(scores)), info_nce(scores, 1 / 60))
+    value = loss(step_of_scores(scores))
+    torch.testing.assert_close(value, info_nce(scores, 1 / 60))
+    assert torch.autograd.grad(value, loss.log_scale)[0] != 0, "the scale can fall again"
     with pytest.raises(ValueError, match="scale is"):
         ScaledInfoNCE(scale=200.0)
 

@@ -56,11 +56,12 @@ class InfoNCE(Loss):
 class ScaledInfoNCE(Loss):
     """`info_nce` of a step with a learned temperature: scores are multiplied by a scale that is trained.
 
-    The scale is kept as its logarithm, so that it stays positive, and is used up to `most` only.
+    The scale is kept as its logarithm, so that it stays positive, and is brought back to `most` where it has
+    passed it.
 
     Args:
         scale: the inverse of the temperature at the start; None: that of the pretrained towers, or 1 / 0.07.
-        most: the largest scale that is used.
+        most: the largest scale.
         siblings_are_negatives: see `Step.partners`.
         pretrained_scale: the scale that pretrained towers were trained with, if they have one.
 
@@ -84,8 +85,10 @@ class ScaledInfoNCE(Loss):
         self.siblings_are_negatives = siblings_are_negatives
 
     def forward(self, step: Step) -> Tensor:
-        scale = self.log_scale.clamp(max=math.log(self.most)).exp()
-        return info_nce(scale * step.scores, 1.0, step.partners(self.siblings_are_negatives))
+        with torch.no_grad():  # the weight itself: clamped in the graph, it would get no gradient, and stay
+            self.log_scale.clamp_(max=math.log(self.most))
+        scores = self.log_scale.exp() * step.scores
+        return info_nce(scores, 1.0, step.partners(self.siblings_are_negatives))
 
 
 class SigmoidLoss(Loss):
