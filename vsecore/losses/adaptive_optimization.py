@@ -87,7 +87,8 @@ def negatives_kept(scores: Scores, rule: Rule = "released", positives: Positives
         K, int64, a scalar.
     """
     with torch.no_grad():
-        gamma = (alignment(scores, positives) + uniformity(scores, rule, positives)).double()
+        wide = torch.float32 if scores.device.type == "mps" else torch.float64  # which a Mac's GPU lacks
+        gamma = (alignment(scores, positives) + uniformity(scores, rule, positives)).to(wide)
         batch = min(scores.shape)
         if rule == "printed":
             wanted = (batch * (gamma * math.pi / 4).cos()).floor()
