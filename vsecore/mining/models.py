@@ -30,8 +30,9 @@ from vsecore.model import VSE
 from vsecore.scoring import Captions, encode
 from vsecore.similarity import Cosine
 
-PASSING = ("training", "name_or_path", "gradient_checkpointing")
-"""Attributes of modules that change no score: the mode, where BERT was read from, how it saves memory."""
+PASSING = ("training", "name_or_path", "gradient_checkpointing", "keep_attention")
+"""Attributes of modules that change no score: the mode, where BERT was read from, how it saves memory, and
+what it keeps to be looked at."""
 
 
 @checked
