@@ -86,6 +86,8 @@ def joined(parts: Sequence[Embedding]) -> Embedding:
     most = max(0 if part.elements is None else part.elements.shape[1] for part in parts)
 
     def padded(x: Tensor) -> Tensor:
+        if x.shape[1] == most:
+            return x
         return torch.cat([x, x.new_zeros(len(x), most - x.shape[1], *x.shape[2:])], dim=1)
 
     def cat(tensors: Iterable[Tensor | None], pad: bool = True) -> Tensor | None:

@@ -124,7 +124,7 @@ class VSE(nn.Module):
             if encoder.backbone is not None:
                 yield from encoder.backbone.parameters()
 
-    def set_parameters(self) -> Iterator[nn.Parameter]:
+    def parameters_of_sets(self) -> Iterator[nn.Parameter]:
         """Yield the weights that predict sets, which may need other steps than the rest."""
         for pool in (self.image_pool, self.text_pool):
             if isinstance(pool, SetPool):

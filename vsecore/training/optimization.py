@@ -14,7 +14,7 @@ from vsecore.training.system import System
 def make_optimizer(system: System, settings: Training) -> torch.optim.Optimizer:
     """Make Adam or AdamW for the trainable weights, with other steps for pretrained ones and for sets."""
     model = system.model
-    factors = dict.fromkeys(model.set_parameters(), settings.set_factor)
+    factors = dict.fromkeys(model.parameters_of_sets(), settings.set_factor)
     factors |= dict.fromkeys(model.pretrained_parameters(), settings.pretrained_factor)
     if settings.picture_factor is not None:
         factors |= dict.fromkeys(model.pretrained_parameters("picture"), settings.picture_factor)
