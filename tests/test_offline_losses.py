@@ -20,8 +20,7 @@ from vsecore.losses import (
 from vsecore.losses.offline import Similarities, online_pairs
 from vsecore.similarity import Cosine
 
-ONLINE = ["positive", "online_text", "online_image"]
-NAMES = [*ONLINE, "offline_text", "offline_image", "offline_pair", "swapped_pair"]
+NAMES = list(Similarities._fields)
 BETA, ALPHA = 1.5, 0.3
 
 

@@ -1,6 +1,7 @@
 """Photographs that are decoded on the fly, and networks that are trained on them."""
 
 import pickle
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -106,15 +107,10 @@ def test_cuts_keep_their_share_and_their_ratio():
 def test_what_a_step_sees_depends_only_on_seed_epoch_and_row(data):
     tokens = Vocabulary.build(data.train.captions, 1)
 
-    def seen(seed=0, epoch=0, batch_size=4, start=0, workers=0):
-        loader = make_loader(
-            data.train, tokens, batch_size, seed=seed, epoch=epoch, start=start, workers=workers
-        )
-        return {
-            int(row): picture
-            for batch in loader
-            for row, picture in zip(batch.caption_rows, batch.pictures, strict=True)
-        }
+    def seen(batch_size=4, **options):
+        batches = make_loader(data.train, tokens, batch_size, **options)
+        pairs = (zip(batch.caption_rows, batch.pictures, strict=True) for batch in batches)
+        return {int(row): picture for row, picture in chain.from_iterable(pairs)}
 
     first = seen()
     for again in (seen(batch_size=8), seen(workers=1), seen()):
