@@ -1,4 +1,4 @@
-"""What every part takes that reads elements: (B, N, D), and which of them are real."""
+"""What every part takes that reads elements: (B, N, D), which of them are real, and a type to add them in."""
 
 import torch
 from torch import Tensor
@@ -51,3 +51,8 @@ def real_first(x: Tensor, mask: Tensor | None) -> Tensor:
         return x
     order = (~mask).to(torch.uint8).argsort(dim=1, stable=True).unsqueeze(-1)  # (B, N, 1)
     return without_padding(x, mask).gather(1, order.expand_as(x))  # (B, N, D)
+
+
+def widened(x: Tensor) -> Tensor:
+    """Return x in float32 at least: a bfloat16 sum over a batch keeps two digits."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

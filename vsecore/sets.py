@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, Shape, Share, checked
-from vsecore.masking import check_elements, without_padding
+from vsecore.masking import check_elements, widened, without_padding
 from vsecore.normalisation import projection
 
 
@@ -287,7 +287,7 @@ def circular_variance(sets: Annotated[Tensor, Shape("B* K D")]) -> Tensor:
 
     Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
-    wide = sets.to(torch.promote_types(sets.dtype, torch.float32))
+    wide = widened(sets)
     return 1 - normalize(wide, dim=-1).mean(1).norm(dim=-1)  # (B,)
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import unit
 from vsecore.losses.distances import root, squared_distances
-from vsecore.losses.pairs import widened
 from vsecore.losses.step import Loss, Step
+from vsecore.masking import widened
 
 SHARPNESS = 2.0
 

@@ -13,9 +13,9 @@ from torch.utils.checkpoint import checkpoint
 
 from vsecore.arguments import Count, NotNegative, Shape, checked
 from vsecore.embedding import unit
-from vsecore.losses.pairs import Positives, Scores, check_pairs, widened
+from vsecore.losses.pairs import Positives, Scores, check_pairs
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import check_elements, without_padding
+from vsecore.masking import check_elements, widened, without_padding
 
 ROWS = 16  # pictures that meet all captions at a time, where positive pairs cannot be listed
 

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from vsecore.arguments import NotNegative, Positive, Shape, Whole, checked
 from vsecore.losses.hinge import triplet
-from vsecore.losses.pairs import widened
 from vsecore.losses.step import Loss, Step
+from vsecore.masking import widened
 
 Weights = Literal["gradient", "detached", "clamped"]
 Against = Literal["offline", "positive"]
@@ -168,7 +168,7 @@ class Similarities(NamedTuple):
         negatives = _negatives(step)  # (B, B)
         (pictures_of_texts, texts), (pictures, texts_of_pictures) = step.offline
         found = cls(
-            positive=widened(step.scores).diagonal(),
+            positive=step.scores.diagonal(),
             online_text=negatives.amax(1),
             online_image=negatives.amax(0),
             offline_text=step.similarity.pairs(step.v, texts),
@@ -195,7 +195,7 @@ def online_pairs(step: Step) -> tuple[Tensor, Tensor]:
 def _negatives(step: Step) -> Tensor:
     """The scores of a batch of pairs, with -inf where a picture and a caption belong together: (B, B)."""
     step.pairs("offline negatives belong to pairs")
-    return torch.where(step.positives, -torch.inf, widened(step.scores))
+    return torch.where(step.positives, -torch.inf, step.scores)
 
 
 class OfflineTriplet(Loss):

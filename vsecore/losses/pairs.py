@@ -6,16 +6,12 @@ import torch
 from torch import Tensor
 
 from vsecore.arguments import Shape
+from vsecore.masking import widened
 
 Scores = Annotated[Tensor, Shape("B C")]
 """Similarities of B pictures and C captions."""
 Positives = Annotated[Tensor, Shape("B C", "bool")] | None
 """True where picture and caption belong together: in each row and column, or the diagonal if None."""
-
-
-def widened(x: Tensor) -> Tensor:
-    """Return x in float32 at least: a bfloat16 sum over a batch keeps two digits."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def check_pairs(scores: Scores, positives: Positives) -> tuple[Tensor, Tensor]:

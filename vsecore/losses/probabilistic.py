@@ -9,8 +9,9 @@ from torch.nn.functional import logsigmoid
 
 from vsecore.arguments import Count, Finite, NotNegative, Shape, checked
 from vsecore.losses.distances import distances
-from vsecore.losses.pairs import Positives, widened
+from vsecore.losses.pairs import Positives
 from vsecore.losses.step import Loss, Step
+from vsecore.masking import widened
 
 Vectors = Annotated[Tensor, Shape("B D")]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, Positive, checked
-from vsecore.masking import check_elements, count_real, without_padding
+from vsecore.masking import check_elements, count_real, widened, without_padding
 from vsecore.pooling.sorting import sort_descending
 
 
@@ -127,7 +127,7 @@ class GeneralizedMeanPool(nn.Module):
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         # By logarithms: x^p itself leaves the range of its type even for moderate values.
-        power, wide = self.log_power.exp(), x.to(torch.promote_types(x.dtype, torch.float32))
+        power, wide = self.log_power.exp(), widened(x)
         logs = without_padding(wide, mask).clamp(min=self.SMALLEST).log() * power  # (B, N, D)
         if mask is not None:
             logs = torch.where(mask.unsqueeze(-1), logs, -torch.inf)

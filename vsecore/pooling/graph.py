@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, checked
-from vsecore.masking import check_elements, count_real, without_padding
+from vsecore.masking import check_elements, count_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
 
@@ -53,7 +53,7 @@ class _Reasoning(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # padding's length 0 needs a fine eps
+        wide = widened(x)  # padding's length 0 needs a fine eps
         directions = normalize(wide, dim=-1).to(x.dtype)  # (B, N, D)
         relation = self.theta(directions) @ self.phi(directions).transpose(1, 2)  # (B, N, N)
         messages = without_padding(self.message(x), mask)  # (B, N, D)   none from padding

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vsecore.arguments import Count, checked
-from vsecore.masking import check_elements, count_real, softmax_over_real, without_padding
+from vsecore.masking import check_elements, count_real, softmax_over_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
 
@@ -45,7 +45,7 @@ class AdaPool(nn.Module):
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)
         x = without_padding(x, mask)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # squares in half precision vanish
+        wide = widened(x)  # squares in half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
         size = wide.square() + mean.square()  # (B, N, D)
         dice = 2 * wide * mean / torch.where(size == 0, 1, size)  # (B, N, D)   of 0 and 0 it is 0
@@ -83,8 +83,7 @@ class LIPPool(nn.Module):
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask, self.dim)
         x = without_padding(x, mask)
-        logits = self.importance(x)  # (B, N, D)    0 at the padding
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = widened(self.importance(x))  # (B, N, D)    0 at the padding
         count = count_real(x, mask).view(-1, 1, 1)
         centred = without_padding(logits - logits.sum(1, keepdim=True) / count, mask)
         variance = centred.square().sum(1, keepdim=True) / count  # (B, 1, D)
