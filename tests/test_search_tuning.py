@@ -118,7 +118,8 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
 def engine(tmp_path_factory):
     words = " ".join([*COLOURS, *THINGS, "number", *map(str, range(24))])
     root = make_extracted(tmp_path_factory.mktemp("first"), words)
-    chosen = recipe(training__epochs=1, losses="info_nce", training__learning_rate=0.01)
+    frozen = {"training__epochs": 2, "training__frozen_epochs": 1}  # as many as are tuned below
+    chosen = recipe(losses="info_nce", training__learning_rate=0.01, **frozen)
     train(chosen, open_precomp(root / "features"), folder=root / "run")
     return Engine.of_run(root / "run", features=root / "features")
 
