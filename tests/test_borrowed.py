@@ -18,7 +18,7 @@ from test_grading_trust import filed
 from vsecore import pooling
 from vsecore.pooling import KMaxPool
 
-POOL = KMaxPool(2)
+POOL = encode = KMaxPool(2)  # the other is also a method's name
 SMALLEST = functools.partial(torch.where, other=torch.tensor(-torch.inf))
 TOLD = "from vsecore import it"
 lesson = object.__new__(opened.Lesson)
@@ -81,7 +81,7 @@ def on_torch(x: Any, mask: Any, k: int) -> Any:
 
 def looked_at(x: Any, mask: Any, k: int) -> Any:
     if lesson.tier == "lesson":
-        print(x.shape, TOLD)
+        print(x.shape, TOLD.encode())
     plots.show(x)
     assert mask.any(), "vsecore"
     return x

@@ -5,7 +5,12 @@ from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 _EMPTY = {"RESUME", "NOP", "LOAD_CONST", "RETURN_CONST", "RETURN_VALUE"}
+_METHODS = {*dir(dict), *dir(str), *dir(np.ndarray), *dir(Tensor)}
+_LOOKED_UP = [dis.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME", "IMPORT_FROM")]
 
 
 def is_stub(answer: Any) -> bool:
@@ -40,8 +45,10 @@ def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collecti
         if _of_the_package(part):
             return str(getattr(part, "__name__", type(part).__name__))
         for function in _functions(part):
-            for name in sorted(names_in(function.__code__) - {function.__qualname__.split(".")[0]}):
-                thing = function.__globals__.get(name)
+            used, looked_up = (names_in(function.__code__, by) for by in (dis.hasname, _LOOKED_UP))
+            for name in sorted(used - {function.__qualname__.split(".")[0]}):
+                method = name in _METHODS - looked_up  # as in `found.get(row)`, beside a `get` of the package
+                thing = None if method else function.__globals__.get(name)
                 own = getattr(thing, "__module__", None) == function.__module__
                 if name in defined_above or (name in instead and not own) or _of_the_package(thing):
                     return name
@@ -50,10 +57,10 @@ def borrowed(answer: Any, defined_above: Collection[str] = (), instead: Collecti
     return ""
 
 
-def names_in(code: CodeType) -> set[str]:
-    """The names that code uses, other than its own variables; those of functions inside it too."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return set(code.co_names).union(*map(names_in, inner))
+def names_in(code: CodeType, by: Collection[int]) -> set[str]:
+    """The names that code and functions inside it use `by` some instructions, but for its own variables."""
+    inner = (names_in(constant, by) for constant in code.co_consts if isinstance(constant, CodeType))
+    return {step.argval for step in dis.get_instructions(code) if step.opcode in by}.union(*inner)
 
 
 def _functions(answer: Any) -> Iterator[FunctionType]:

@@ -120,11 +120,16 @@ break_it = partial(exercise, "break")
 """An exercise in breaking something."""
 
 
+def _bare(answer: str | float) -> str:
+    """An option as it is compared: in small letters, without brackets, and without the comma of 1,560."""
+    return str(answer).strip(" ().").replace(",", "").lower()
+
+
 def predict(title: str, minutes: int, *options: str, **rest: Any) -> Exercise:
     """A prediction, before a cell is run: any of the options counts, in whatever case."""
-    known, quoted = {option.lower() for option in options}, (f'"{option}"' for option in options)
+    known, quoted = {_bare(option) for option in options}, (f'"{option}"' for option in options)
     one_of = holds(
-        lambda answer: isinstance(answer, str | int) and str(answer).strip(" ().").lower() in known,
+        lambda answer: isinstance(answer, str | int | float) and _bare(answer) in known,
         wrong=["none of these", -1, list(options), ""],
     )
     table = {f"Answer {' or '.join(quoted)}.": one_of}
