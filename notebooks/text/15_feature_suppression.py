@@ -467,7 +467,7 @@ print("autograd agrees, and so does vsecore.losses.info_nce")
 # :label: ex-15-vanish
 #
 # In a batch of 64, a mark alone makes the cosine with the positive larger by 0.5 than that with each negative. How large is $1 - Z(q, v^+)$ at
-# $\tau = 0.05$?
+# $\tau = 0.05$, to five digits after the point?
 # ```
 
 # %%

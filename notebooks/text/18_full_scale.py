@@ -382,8 +382,8 @@ scale.compared(batch=64, part=8)
 # ```{exercise} What small batches never compare
 # :label: ex-18-share
 #
-# A picture meets the wrong captions of its batch. With sixteen batches of 64 in place of one of 1,024, which share of its wrong captions
-# does it no longer meet?
+# A picture meets the wrong captions of its batch. With sixteen batches of 64 instead of one of 1,024, which share of its wrong captions
+# does it no longer meet, to three digits?
 # ```
 
 # %%
@@ -412,8 +412,8 @@ check("18.share", your_share)
 # ```{exercise} A large batch, part by part
 # :label: ex-18-cache
 #
-# `towers` are the two encoders as functions, `inputs` two tensors with B rows each. `loss(v, t)` takes the embeddings (B, D) of both sides. Give every
-# weight of the towers the gradient of the whole batch in its `.grad`, and return the loss as a plain number. No tower may get more than `size` rows
+# `towers` are the two encoders, `inputs` two tensors with B rows each. `loss(v, t)` takes the embeddings (B, D) of both sides. Give every weight
+# the gradient of the whole batch in its `.grad`, and return the loss as a plain number. No tower may get, or keep a graph of, more than `size` rows
 # at once.
 # ```
 #

@@ -124,6 +124,12 @@ def trained(step, steps):
         def forward(self, tokens, mask):  # type: ignore[override]
             return nn.functional.normalize((super().forward(tokens) * mask[..., None]).sum(1), dim=-1)
 
+    class PictureTower(nn.Linear):
+        """A picture tower of one layer. Its vectors have length one, so that products are cosines."""
+
+        def forward(self, pictures):
+            return nn.functional.normalize(super().forward(pictures.flatten(1)), dim=-1)
+
     def descend():
         with torch.no_grad():
             for weight in towers.parameters():
@@ -132,7 +138,7 @@ def trained(step, steps):
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        towers = nn.ModuleList([nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), CaptionTower(7, 4)])
+        towers = nn.ModuleList([PictureTower(6, 4), CaptionTower(7, 4)])
         batch = SimpleNamespace(
             pictures=torch.randn(3, 2, 3),
             tokens=torch.tensor([[1, 2, 3], [4, 5, 0], [6, 0, 0]]),
@@ -160,7 +166,8 @@ STEP = {
     ),
     "That is not the loss of this batch: compare every picture with every caption, and give the matrix to "
     "the loss.": same(by=0, tolerance=1e-4),
-    "The weights did not change: after `backward`, the optimizer must take its step.": holds(
+    "The weights did not change: after `backward`, the optimizer must take its step, and nothing may clear "
+    "the gradients between the two.": holds(
         lambda answer: not all(map(torch.equal, answer(0)[1], answer(1)[1])), wrong=[without_update]
     ),
     "The weights changed, but not as one step would change them.": same(by=1),
@@ -212,6 +219,9 @@ BREAK = {
     "That batch is perfect: its loss is zero. Let a negative come as near as the pair.": like(
         2 * torch.eye(4) - 1, when=lambda answer: abs(cost_of(answer)) < 1e-4
     ),
+    "The mean similarity must lie below 0.5: push the other negatives further away.": like(
+        TIES, when=lambda answer: is_batch_of_four(answer) and float(answer.mean()) >= 0.5
+    ),
 }
 
 CASES = ([3.0, 5.0, 4.0, 6.5, 2.0], [-1.0, 0.4, 0.2, -0.3, 0.1], [-8.0, -6.0, -9.5], [1.0, -2.0, 4.0, 0.5])
@@ -229,14 +239,14 @@ def seeds(case=0, margin=2.0):
     return list(CASES[case]), margin
 
 
-def first_by(root=0.5, tails=2):
+def first_by(root=0.5, tails=2, spread=statistics.stdev):
     """Make two p-values of which the first may be wrong."""
 
     def found(differences, margin):
         from scipy.stats import t
 
         n = len(differences)
-        away = abs(statistics.mean(differences)) / (statistics.stdev(differences) / n**root)
+        away = abs(statistics.mean(differences)) / (spread(differences) / n**root)
         return float(tails * t.sf(away, n - 1)), p_values(differences, margin)[1]
 
     return found
@@ -255,6 +265,8 @@ P_VALUES = {
     ),
     "That is the spread of single seeds. The mean of n seeds has an error of the spread divided by the root "
     "of n.": like(first_by(root=0), by=0),
+    "That divides by n, as `np.std` does by itself. From a sample, the standard deviation divides by n - 1: "
+    "`statistics.stdev`, or `ddof=1`.": like(first_by(spread=statistics.pstdev), by=0),
     "That counts one tail: a difference in the other direction would have surprised as much.": like(
         first_by(tails=1), by=0
     ),
@@ -358,6 +370,6 @@ EXERCISES = {
     "04.p_values": code(
         "Two p-values", 12, P_VALUES, p_values, seeds, instead=("ttest_1samp", "ttest_rel"), tolerance=1e-6
     ),
-    "04.holm": code("Holm's correction", 10, HOLM, holm, family, tolerance=1e-8),
+    "04.holm": code("Holm's correction", 10, HOLM, holm, family, tolerance=1e-6),
     "04.win": break_it("A win out of nothing", 8, WIN, reference=best_and_worst, inputs=study),
 }
