@@ -121,7 +121,7 @@ drawings.two_ways()
 # :label: ex-06-pool
 #
 # `x` is (B, N, D), `mask` is (B, N) and True where an element is real, and `W` is (P, D), a row for each pool. Return both the pools,
-# (B, P, D), and their weights, (B, P, N). Padding may hold anything and must get no weight.
+# (B, P, D), and their weights, (B, P, N). Padding may hold any number and must get no weight.
 # ```
 #
 # ```{hint}

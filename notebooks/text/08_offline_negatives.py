@@ -310,7 +310,8 @@ def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two
 # :label: ex-08-mine
 #
 # Put it together. Return for each picture the rows of its hardest captions, (Ni, `texts`), and for each caption those of its hardest
-# pictures, (Nc, `pictures`). Multiply each block once. You may use `hide_own` and `merge`.
+# pictures, (Nc, `pictures`). Multiply each block once. (All at once passes
+# too, but real training sets need the blocks.) You may use `hide_own` and `merge`.
 # ```
 
 

@@ -46,6 +46,9 @@ COMBINE = {
     "The triplet loss is still among the losses: AdOpt takes its place.": like(
         combined(losses=["triplet", "adopt"]), combined(losses=["adopt", "triplet"]), by=2
     ),
+    "That is VSE++ as it was: `override` leaves its recipe alone and returns a new one. Return that.": (
+        lambda recipe: recipe
+    ),
     "Right. A system is a row of choices, and so is this one.": passed,
 }
 

@@ -98,7 +98,7 @@ WORD = {
     "Each column has one entry. What does a positive number become when it is divided by its own "
     "length?": equals(0.5),
     "That leaves out the division: each column is divided by its length, and a column has one entry.": 0.989,
-    "The third box is below zero, so it does not become 1.": 1 / 3,
+    "The third box is below zero, so it does not become 1.": like(1 / 3, tolerance=5e-3),
     "The first box fits best, but what is left of that after the division?": 1.0,
 }
 
@@ -153,7 +153,7 @@ FOCUS = {
     "The right ones stay. Now divide each row by its sum, so that the weights add up to one.": same(),
     'With "prob", the lead over a_k counts √a_k times.': same(focus="prob"),
     "All weights equal, or only one: nothing leads, and nothing would stay. The largest of a row always "
-    "stays.": same(
+    "stays, and so does every other that equals it.": same(
         *({"focus": focus, "rows": case} for focus in ("equal", "prob") for case in ("even", "alone"))
     ),
     "Right. These are BFAN's weights.": passed,

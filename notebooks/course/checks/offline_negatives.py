@@ -151,7 +151,7 @@ MINE = {
     "The last block may be smaller than the others.": same(block=4, seed=2),
     "A picture's own captions are in its list: hide them before you look for the largest.": like(
         lambda images, captions, owner, *rest: mine(images, captions, owner + len(images), *rest),
-        when=lambda answer: has_own(torch.as_tensor(answer(*world())[0]).long(), world()[2]),
+        when=lambda answer: has_own(torch.as_tensor(answer(*world())[0]).long().reshape(9, 4), world()[2]),
     ),
     "Right. The package does the same, on any device.": passed,
 }
@@ -192,7 +192,12 @@ BREAK = {
         by=bool,
     ),
     "You compare captions with pictures, which are numbered separately. Look up the picture of each caption: "
-    "`owner[texts]`.": like(lambda texts, owner: (texts == torch.arange(len(texts))[:, None]).any(), by=bool),
+    "`owner[texts]`.": like(
+        lambda texts, owner: (texts == torch.arange(len(texts))[:, None]).any(),
+        right_on={"texts": ((2, 5), (0, 4), (6, 1), (1, 2))},
+        wrong_on={},
+        by=bool,
+    ),
     "Right. This test knows nothing of how the lists were made.": passed,
 }
 

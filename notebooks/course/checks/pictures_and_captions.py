@@ -41,6 +41,7 @@ HELD = {"claimed": [("holding", 1, 0)]}
 DOGS = {"matched": [(0, 1), (2,)], "claimed": [("left of", 0, 1)]}
 ONE_OF_TWO_DOGS = DOGS | {"facts": [("left of", 0, 2)]}
 BOTH_DOGS = DOGS | {"facts": [("left of", 0, 2), ("left of", 1, 2)]}
+OF_ONE_OF_TWO = DOGS | {"claimed": [("right of", 1, 0)], "facts": [("right of", 2, 0)]}
 
 TRUE = {
     "One entity and no claimed relation: neither rule can be broken. Return True.": same(
@@ -54,7 +55,7 @@ TRUE = {
         claimed=[("holding", 0, 1), ("left of", 0, 1)], facts=[("holding", 2, 0)], by=truth_value
     ),
     "An entity may have several things: what is claimed must hold for each of them.": same(
-        ONE_OF_TWO_DOGS, BOTH_DOGS, by=truth_value
+        ONE_OF_TWO_DOGS, BOTH_DOGS, OF_ONE_OF_TWO, by=truth_value
     ),
     "A thing may also come twice in groups of several: look at all numbers together.": same(
         NO_CLAIM, matched=[(0, 1), (3,), (1,)], by=truth_value

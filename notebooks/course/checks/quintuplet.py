@@ -130,6 +130,9 @@ WEIGHTS = {
     "The weight compares the offline negative with the online one, not with the pair.": (
         lambda positive, online, offline: weighted_online(positive, online, offline + online - positive)
     ),
+    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": divided(
+        weighted_online, 40
+    ),
     "You keep the weight from falling below zero. The equation does not; we come to that.": (
         lambda positive, online, offline: weighted_online(positive, online, offline.clamp(max=online + 0.45))
     ),

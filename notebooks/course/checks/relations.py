@@ -1,7 +1,7 @@
 """The exercises of notebook 05, *Relations*."""
 
 import torch
-from torch import Tensor, inf
+from torch import Tensor, inf, nan
 from torch.nn import functional as F
 
 from course.checks.comparing import between, equals, gradient, like, passed, same, shape
@@ -20,13 +20,13 @@ def block(x, mask, ask, join, widen, narrow, heads):
     return z + (norm(z) @ widen.T).relu() @ narrow.T
 
 
-def weights(zero=(), counts=(5, 5), filler=0.0):
+def weights(zero=(), counts=(5, 5), filler=0.0, heads=2):
     """What the exercise hands over, some of its matrices zero: sets (2, 5, 8) of so many elements."""
     sizes = {"ask": (24, 8), "join": (8, 8), "widen": (16, 8), "narrow": (8, 16)}
     x, *drawn = normal((len(counts), 5, 8), *sizes.values(), seed=5)
     mask = real(counts, 5)  # (B, N)
     given = (matrix / 3 * (name not in zero) for name, matrix in zip(sizes, drawn, strict=True))
-    return x.masked_fill(~mask[..., None], filler), mask, *given, 2
+    return x.masked_fill(~mask[..., None], filler), mask, *given, heads
 
 
 def built(divisor=2, pre_norm=True):
@@ -55,12 +55,12 @@ BLOCK = {
     "With `join` zero there is no attention, and what is left is the second step: x + network(norm(x)), "
     "where the network widens, cuts at zero (ReLU) and narrows.": same(zero=["join"]),
     "With `narrow` zero there is only the first step: normalise, cut the three parts into heads, attend, put "
-    "the heads side by side, apply `join`, and add x.": same(zero=["narrow"]),
+    "the heads side by side, apply `join`, and add x.": same({}, {"heads": 4}, zero=["narrow"]),
     "Each step is right alone, but not one after the other: the second must read and add to z, the result of "
     "the first.": same(),
     "With padding: give a padded element no share, before the softmax. The mask belongs to the elements that "
     "are asked, the last dimension of (B, A, N, N).": same(
-        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)]
+        counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)] + 0 * made.sum()
     ),
     no_gradient_at("`ask`"): gradient(of=2, by=torch.square),
     "That is what the thesis prints: the second step adds to x. Here it adds to z.": as_printed,
@@ -70,7 +70,7 @@ BLOCK = {
         8**0.5
     ),
     "Your result has NaN: a softmax over nothing but -inf. Is the mask the right way round? It is True where "
-    "an element is real.": like(
+    "an element is real, and it hides keys, not queries.": like(
         lambda *given: inf * built()(*given) - inf,
         when=lambda answer: answer(*weights(counts=[5, 2])).isnan().any(),
     ),
@@ -91,8 +91,11 @@ def asked(counts=(5, 5), filler=0.0, alike=False):
 
 
 def of_words(made):
-    """What is compared of captions of 5, 3 and 1 words: nobody reads what a query of the padding gets."""
-    return made.transpose(1, 2)[real([5, 3, 1], 5)]
+    """What is compared of captions of 5, 3 and 1 words: nobody reads what a query of the padding gets.
+
+    But it must be a number: NaN would get into the gradients of a training.
+    """
+    return made.transpose(1, 2)[real([5, 3, 1], 5)] + 0 * made.sum()
 
 
 ATTEND = {
@@ -113,6 +116,11 @@ ATTEND = {
     "You divided by Dh; equation (1) divides by its root.": lambda q, *rest: attention(q / 2, *rest),
     "Your shares add up to one over the queries. They must add up to one over the keys, the last "
     "dimension.": lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u,
+    "Your result has NaN: a query of the padding has no key left. Hide keys only, the last dimension of the "
+    "fits.": like(
+        lambda q, k, u, mask: attention(q, k, u, mask).masked_fill(~mask[:, None, :, None], nan),
+        when=lambda answer: torch.as_tensor(answer(*asked([5, 3, 1]))).isnan().any(),
+    ),
     "Right. It gives what torch's scaled_dot_product_attention gives.": passed,
 }
 

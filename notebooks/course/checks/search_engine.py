@@ -69,7 +69,7 @@ EXACT = {
     "In one block it is right, in several it is not. The best so far must compete with each new block, and "
     "row 0 of a block is not row 0 of the file.": same(by=FOUND),
     "The last block may be shorter, and k may be larger than a block.": same(
-        {"count": 43}, {"k": 12}, by=FOUND
+        {"count": 47}, {"k": 12}, by=FOUND
     ),
     "Never ask for more than `block` rows at once: slice the vectors.": same(by=lambda made: made[2] <= 8),
     "With fewer than k vectors, return all that there are. Scores may all be below zero, so do not begin "

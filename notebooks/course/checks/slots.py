@@ -170,7 +170,7 @@ def of_pairs(k=4, n=3, alpha=16.0):
 GRADIENT = {
     "Return a number for each pair of vectors, (K, L).": shape(),
     "All pairs together get 1: each of the two softmaxes adds up to 1 in each row, or in each column.": same(
-        by=torch.sum, tolerance=1e-4
+        k=4, n=4, by=torch.sum, tolerance=1e-4
     ),
     "The first term compares a pair with those of the same x, the second with those of the same y.": same(
         k=4, n=4

@@ -19,15 +19,15 @@ def nearest(v, query, k):
     return cosine(v, query[None])[:, 0].topk(k).indices.tolist()
 
 
-def of_lengths(scale=9.0):
+def of_lengths(scale=9.0, k=3):
     """Twenty vectors, whose lengths differ by up to `scale`, a query, and k."""
     generator = torch.Generator().manual_seed(0)
     v, query = torch.randn(20, 8, generator=generator), torch.randn(8, generator=generator)
-    return normalize(v, dim=1) * (scale * torch.rand(20, 1, generator=generator) + 1), query, 3
+    return normalize(v, dim=1) * (scale * torch.rand(20, 1, generator=generator) + 1), query, k
 
 
 SEARCH = {
-    "Return the numbers of k rows.": same(by=len),
+    "Return the numbers of k rows.": same({}, {"k": 7}, by=len),
     "The k most similar come first: sort from high to low.": same(scale=0.0),
     "These are the similarities; return the numbers of their rows.": (
         lambda v, query, k: cosine(v, query[None])[:, 0].topk(k).values

@@ -34,7 +34,7 @@ POOL = {
         counts=[5, 2, 1]
     ),
     "The padding may hold anything, also large numbers, and must still have no weight.": same(
-        counts=[4, 2, 1], filler=1e3
+        {"filler": 1e3}, {"filler": -1e3}, counts=[4, 2, 1]
     ),
     no_gradient_at("W"): gradient(of=2, counts=[5, 3], by=lambda made: made[0].square()),
     "At each element, the weights of the pools add up to 1. They should add up to 1 over the elements, for "
@@ -63,6 +63,11 @@ def pools(pairs=5, each=3, margin=0.2, perfect=False):
     return 2 * p, 3 * q, torch.arange(pairs).roll(-1), torch.arange(pairs).roll(-2), margin
 
 
+def unscaled(p, q, caption, picture, margin):
+    own, *others = ((a * b).sum(-1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))  # (B, P) each
+    return torch.stack([margin + other - own for other in others]).relu().sum()
+
+
 def joined_before(p, q, caption, picture, margin):
     p, q = normalize(p, dim=-1), normalize(q, dim=-1)
     own, *others = ((a * b).sum(-1).mean(1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))
@@ -87,6 +92,7 @@ HINGE = {
     no_gradient_at("the pools"): gradient(exact=False),
     "Each pool looked for a hardest negative of its own. Here the negatives are given: those of the global "
     "similarity, the same for all pools.": own_hardest,
+    "The similarity is the cosine: scale all pools to length one first.": unscaled,
     "You averaged over the pools before the hinge: then a good pool can "
     "make up for a bad one.": joined_before,
     "Your loss is a constant factor away from the right one: it is a sum, not a mean.": divided(
