@@ -346,6 +346,7 @@ def test_only_records_of_the_arms_own_settings_data_and_features_count(tmp_path)
 
 def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
     stored = records.find(RESULTS)
+    assert {entry.file_name for entry in stored} == {path.name for path in RESULTS.glob("*.json")}
     for data in {entry.data["name"] for entry in stored}:
         changes, lesson = (changes_of(scale, data) for scale in ("fair", "lesson"))
         entries = [entry for entry in stored if entry.data["name"] == data]
@@ -353,7 +354,8 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
 
         def fair(system, changes=changes, entries=entries, titles=titles):
             for entry in entries:  # at the rates that were tried and not taken, too
-                if entry.name in system.recipes and (rate := _rate_of(entry)) in tuning.LADDER:
+                rate = entry.config.get("training", {}).get("learning_rate", Training().learning_rate)
+                if entry.name in system.recipes and rate in tuning.LADDER:
                     titles.add((entry.name, tuning.digest_at(system, entry.name, changes, rate)))
             return tuning.tuned(
                 system, changes, lambda name: tuning.tried(tuning.recorded(system, name, changes, entries))
@@ -367,10 +369,6 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
                             titles.add(title_of(found))
         for entry in entries:
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
-
-
-def _rate_of(entry):
-    return entry.config.get("training", {}).get("learning_rate", Training().learning_rate)
 
 
 def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others(

@@ -48,6 +48,8 @@ def test_only_the_same_thing_run_again_takes_the_place_of_a_record(tmp_path):
     assert len(find(tmp_path)) == 6
     write(a_record(rsum=251.0), tmp_path)
     assert sorted(entry.metrics["rsum"] for entry in find(tmp_path)) == [250.0] * 5 + [251.0]
+    ensembles = [{"name": "small", "members": [{"fingerprint": one * 64}, {}]} for one in "01"]
+    assert len({dataclasses.replace(a_record(), data=data).file_name for data in ensembles}) == 2
 
 
 def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monkeypatch):
@@ -113,13 +115,7 @@ COLLECTIONS = {
     "eccv caption and cxc, on the 5,000 test pictures of coco",
     "cxc, on the 5,000 test pictures of coco",
 }
-
 OTHERS = ("i2t_r_precision", "t2i_ndcg_rouge", "t2i_ndcg_spice", "log_variance")
-
-
-def the_row(system, data):
-    (row,) = [row for row in PUBLISHED if row.system == system and row.data.startswith(data)]
-    return row
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=lambda row: f"{row.system}, {row.data.split(',')[0]}")
@@ -169,7 +165,7 @@ def test_recalls_add_up_to_the_printed_rsum_but_for_misprints_that_are_named():
         ("VSE+2AD (R, BERT)", "flickr30k"),
     ]
     # The last two have exchanged a number: put back, both add up.
-    dime, ours = (the_row(system, "flickr30k") for system, _ in wrong[1:])
+    dime, ours = [row for row in PUBLISHED if (row.system, row.data.split(",")[0]) in wrong[1:]]
     for row, other in ((dime, ours), (ours, dime)):
         back = row.metrics | {"t2i_r1": other.metrics["t2i_r1"]}
         assert sum(back[name] for name in RECALLS) == pytest.approx(row.printed_rsum, abs=0.01)

@@ -83,6 +83,9 @@ class Record:
         """The record's file name: the same if the same thing is run again, different for anything else."""
         read = ("fingerprint", "tokenizer", "vectors", "targets", "negatives")
         digests = [str(self.data.get(key, ""))[:8] for key in read]
+        if members := self.data.get("members"):  # of an ensemble, each with data of its own
+            known = [[member.get(key, "") for key in read[:3]] for member in members]
+            digests = [digest(json.dumps(known).encode())[:8]]
         half = "" if self.precision == "float32" else self.precision
         parts = (self.name, self.data.get("name", ""), *digests, self.config_hash, half, f"seed{self.seed}")
         return "-".join(re.sub(r"[^\w.]+", "_", part) for part in parts if part) + ".json"
