@@ -44,7 +44,6 @@ def captions_of(count=24):
 
 @pytest.fixture
 def written(album):
-
     def write(*rows, header=("file", "caption")):
         path = album.parent / "captions.csv"
         with path.open("w", newline="", encoding="utf-8") as file:
@@ -67,9 +66,7 @@ def test_every_picture_is_in_one_split_and_keeps_its_captions(album, written):
 def test_copies_of_a_picture_stay_in_one_split(album, written):
     for row in range(24):
         Image.open(album / f"{row}.png").resize((50, 50)).save(album / f"copy{row}.jpg", quality=90)
-    rows = captions_of() + [
-        [f"copy{file.removesuffix('.png')}.jpg", caption] for file, caption in captions_of()
-    ]
+    rows = [*captions_of(), *([f"copy{file[:-4]}.jpg", caption] for file, caption in captions_of())]
     splits = read_captions(written(*rows), album)
     for one in splits.values():
         stems = {file.stem.removeprefix("copy") for file in one.files}
@@ -178,12 +175,9 @@ def test_pairs_that_cannot_be_learned_by_heart_end_the_work(engine, monkeypatch)
         check_overfit(learner, split, engine.tokenizer, None, epochs=3)
     asked = []  # it judges the model and no average, and nothing is left out of what it reads
     monkeypatch.setattr("vsecore.search.tuning.fit", lambda plain, *_, **__: asked.append(plain))
-    learner = replace(
-        learner,
-        training=replace(learner.training, snapshots=5, warmup_steps=9),
-        text=replace(learner.text, word_drop=0.2),
-        image=replace(learner.image, element_drop=0.2),
-    )
+    training = replace(learner.training, snapshots=5, warmup_steps=9)
+    drop = {"text": replace(learner.text, word_drop=0.2), "image": replace(learner.image, element_drop=0.2)}
+    learner = replace(learner, training=training, **drop)
     with pytest.raises(ValueError, match="overfit check"):
         check_overfit(learner, split, engine.tokenizer, None, epochs=3)
     shorter = asked[0].training

@@ -4,9 +4,11 @@ It works without JavaScript and loads nothing from the network. A picture is ask
 index, never by a path, so that no request can name another file; and what is sent is a new JPEG made from it.
 """
 
+import contextlib
 import io
 import socket
 import tempfile
+import threading
 from collections.abc import Sequence
 from functools import partial
 from importlib.resources import files
@@ -25,7 +27,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from vsecore.data.picture_files import open_picture
+from vsecore.data.picture_files import FORMATS, open_picture
 from vsecore.search.index import Found, Index
 from vsecore.search.store import Entry
 
@@ -33,6 +35,8 @@ TOP = 24
 """How many pictures a page shows."""
 LARGEST = 32 * 2**20
 """The most bytes of a picture that is sent to search with."""
+MOST_PIXELS = 80_000_000
+"""The most pixels of one: transparent, and read several times over, they take some 1.5 GB of memory."""
 LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
@@ -59,7 +63,7 @@ class Page(Starlette):
     """
 
     def __init__(self, index: Index, hosts: Sequence[str] = LOCAL) -> None:
-        self.index = index
+        self.index, self._one_upload = index, threading.Lock()
         kept = files("vsecore.search")
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self.template = environment.from_string((kept / "page.html.jinja").read_text("utf-8"))
@@ -90,6 +94,8 @@ class Page(Starlette):
 
     async def _by_picture(self, request: Request) -> Response:
         """What looks like a picture that was sent. The picture is not kept."""
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise HTTPException(403, "Another page sent this picture: choose it on this page.")
         length = request.headers.get("content-length", "")
         if not length.isdecimal() or int(length) > LARGEST:
             raise HTTPException(413, f"The picture is too large: at most {LARGEST >> 20} MB.")
@@ -102,9 +108,14 @@ class Page(Starlette):
         return await run_in_threadpool(self._by_content, content, name)
 
     def _by_content(self, content: bytes, name: str) -> Response:
-        with tempfile.TemporaryDirectory() as folder:
+        pixels = 0
+        with tempfile.TemporaryDirectory() as folder, self._one_upload:
             sent = Path(folder) / "picture"
             sent.write_bytes(content)
+            with contextlib.suppress(Exception), Image.open(sent, formats=FORMATS) as picture:
+                pixels = picture.width * picture.height  # a search says better why there are none
+            if pixels > MOST_PIXELS:
+                raise HTTPException(413, f"{name} has too many pixels: save it smaller.")
             try:
                 found = self.index.search(sent, TOP)
             except ValueError:
