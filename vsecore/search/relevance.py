@@ -23,6 +23,8 @@ from vsecore.typed import from_json
 FACT = "relevance"
 MOST = 1000
 """How many captions, and how many pictures for a query's mean and spread, are enough."""
+ENOUGH = 20_000
+"""How many pictures are enough to learn from."""
 FEWEST = 20
 """Captions below which nothing can be learned and checked."""
 
@@ -35,6 +37,8 @@ class Relevance:
     slope: float
     captions: int
     """On how many it was learned."""
+    pictures: int = 0
+    """Among how many; 0: an older index did not note it."""
 
     def of(self, index: Index, query: np.ndarray, found: Sequence[Found]) -> list[float]:
         """Return the probability of each found picture."""
@@ -42,10 +46,13 @@ class Relevance:
         sample = np.concatenate(
             [index.engine.compare(some, query) for _, some in index.store.vectors(numbers)]
         )
-        return self._probability(_standard(np.array([one.score for one in found]), sample)).tolist()
+        distances = _standard(np.array([one.score for one in found]), sample)
+        return self._probability(distances, len(index)).tolist()
 
-    def _probability(self, distances: np.ndarray) -> np.ndarray:
-        return np.asarray(expit(self.offset + self.slope * distances))
+    def _probability(self, distances: np.ndarray, pictures: int) -> np.ndarray:
+        """Where there are more wrong pictures for each right one, the odds are lower by as much."""
+        more = np.log(pictures / self.pictures) if self.pictures else 0.0
+        return np.asarray(expit(self.offset + self.slope * distances - more))
 
 
 def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance, str]:
@@ -65,17 +72,19 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
     ]
     if len(pairs) < FEWEST or len(index) < 2:
         raise ValueError(f"the index has pictures of {len(pairs)} captions: wanted {FEWEST} or more")
-    numbers, vectors = index.all_vectors()
+    pairs = _spread(pairs)
+    some = {*_spread(index.store.numbers(), ENOUGH), *(number for _, number in pairs)}
+    numbers, vectors = index.store.all_vectors(sorted(some))
     distances, right = [], []
-    for caption, number in _spread(pairs):
+    for caption, number in pairs:
         scores = index.engine.compare(vectors, index.engine.sentence(caption))
         distances.append(_standard(scores, scores))
         right.append(numbers == number)
     x, y = np.stack(distances), np.stack(right)  # (C, n)
     fit = LogisticRegression(C=1000).fit(x[::2].reshape(-1, 1), y[::2].ravel())
-    learned = Relevance(float(fit.intercept_[0]), float(fit.coef_[0, 0]), len(x[::2]))
+    learned = Relevance(float(fit.intercept_[0]), float(fit.coef_[0, 0]), len(x[::2]), len(numbers))
     index.store.keep_fact(FACT, json.dumps(asdict(learned)))
-    shares, y = learned._probability(x[1::2]), y[1::2]
+    shares, y = learned._probability(x[1::2], len(numbers)), y[1::2]
     found = "no picture reached 50 %"
     if (likely := shares >= 0.5).any():
         held, told = 100 * y[likely].mean(), 100 * shares[likely].mean()
@@ -93,6 +102,6 @@ def _standard(scores: np.ndarray, of: np.ndarray) -> np.ndarray:
     return (scores - of.mean()) / max(float(of.std()), 1e-9)
 
 
-def _spread(things: list[Any]) -> list[Any]:
-    """Return at most `MOST` of some things, evenly spread."""
-    return [things[row] for row in np.unique(np.linspace(0, len(things) - 1, MOST).astype(int))]
+def _spread(things: list[Any], most: int = MOST) -> list[Any]:
+    """Return at most so many of some things, evenly spread."""
+    return [things[row] for row in np.unique(np.linspace(0, len(things) - 1, most).astype(int))]
