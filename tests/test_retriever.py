@@ -78,14 +78,8 @@ def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same
 def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):
     make_towers(tmp_path / "clip", "clip")
     model = vsecore.load(tmp_path / "clip")
-    for wrong in (
-        [],
-        "a.png",
-        Image.new("RGB", (4, 4)),
-        [np.zeros((4, 4, 3))],
-        [album / "nowhere.png"],
-        [np.zeros((4, 4), np.float32)],
-    ):
+    arrays = [np.zeros((4, 4, 3))], [np.zeros((4, 4), np.float32)]
+    for wrong in ([], "a.png", Image.new("RGB", (4, 4)), [album / "nowhere.png"], *arrays):
         with pytest.raises(ValueError, match=r"images|picture|pixels"):
             model.encode_images(wrong)
     for wrong in ([], "a dog", ["a dog", 3], [None]):

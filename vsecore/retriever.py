@@ -120,6 +120,8 @@ class Retriever:
     def of(cls, source: Source, run: Run | None = None) -> Self:
         """Load the retriever that an index was built with; its run need not be read twice."""
         if source.recipe:
+            if Path(source.recipe).is_absolute() and not is_towers(source.recipe):
+                raise FileNotFoundError(f"{source.recipe} holds no model any more")
             return cls.of_recipe(source.recipe)
         run = run or load_run(source.run)
         model = run.model.to(best_device())
@@ -246,15 +248,18 @@ def _network_of(run: Run, source: Source) -> Backbone:
     weights = Path(source.weights) if source.weights else None
     network = find_backbone(source.backbone, weights, source.picture_size)
     network = MirroredBackbone(network) if source.mirrored else network
-    if source.fingerprint not in ("", network.fingerprint()):
-        raise ValueError(
-            f"{source.run} reads features by other weights of {source.backbone}: name them (--weights)"
-        )
     width = network.feature_dim + (NUMBERS if run.recipe.image.boxes else 0)
     if width != run.data["feature_dim"]:
         raise ValueError(
             f"{source.run} reads features of width {run.data['feature_dim']}, and {source.backbone} "
             f"makes {width}: name the network that it was trained with"
+        )
+    digest = network.fingerprint()
+    made, read = f"{network.name} {digest[:12]}", run.data.get("network", "")  # older runs do not say it
+    if source.fingerprint not in ("", digest) or not made.startswith(read):
+        raise ValueError(
+            f"{source.run} reads features by {read or 'other weights'}, and this is {made}: name their "
+            "folder (--features), or the network's weights (--weights)"
         )
     return network.to(best_device())
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,7 @@ class Index:
         self.vectors: Vectors | QdrantServer = Vectors()
         if url is not None:
             self.vectors = QdrantServer(tuple(facts.shape), facts.collection, url)
+        self._reading, self._read_at = threading.Lock(), store.writes()
         self.vectors.synchronise(store)
 
     @classmethod
@@ -104,6 +106,8 @@ class Index:
         collection = _new_collection(engine)
         facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
         index = cls(engine, Store(kept_in, facts), url)
+        if engine.source not in (None, index.store.facts.source):  # its run, or its network, was moved
+            index.store.keep_facts(replace(facts, collection=index.store.facts.collection))
         index.report = index.add(pictures, batch_size=batch_size, exclude=exclude)
         return index
 
@@ -114,13 +118,16 @@ class Index:
         `url` is the address of a Qdrant server for the vectors; None: they are searched in this process.
         """
         store = Store(Path(folder).expanduser())
-        if engine is None:
-            if store.facts.source is None:
-                raise ValueError(
-                    f"{folder} was built with a model of your own, {store.facts.model}: give its engine"
-                )
-            engine = Engine.of(store.facts.source)
-        return cls(engine, store, url)
+        try:
+            if engine is None:
+                if store.facts.source is None:
+                    raise ValueError(
+                        f"{folder} was built with a model of your own, {store.facts.model}: give its engine"
+                    )
+                engine = Engine.of(store.facts.source)
+            return cls(engine, store, url)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{error}; if it was moved, index again and name where it is") from None
 
     def save(self, folder: str | Path) -> None:
         """Write an index that is in memory, or a copy of one that is not, into a folder."""
@@ -231,6 +238,10 @@ class Index:
 
     def nearest(self, query: np.ndarray, k: int = 10) -> list[Found]:
         """Find the pictures nearest to a query that is embedded already, (D,) or (L, D)."""
+        with self._reading:
+            if isinstance(self.vectors, Vectors) and (now := self.store.writes()) != self._read_at:
+                self.vectors.synchronise(self.store)  # another process has brought the index up to date
+                self._read_at = now
         wanted = max(k, PROPOSED) if self.engine.has_sets else k
         best = self.vectors.nearest(query, wanted)
         if self.engine.has_sets and best:

@@ -118,11 +118,11 @@ class Store:
             joined = np.frombuffer(bytearray().join(row[2] for row in rows), np.float32)
             yield np.array([row[0] for row in rows], np.int64), joined.reshape(len(rows), *shape)
 
-    def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""
+    def all_vectors(self, numbers: Sequence[int] | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of all pictures, or those asked for, (n,), and vectors (n, D) or (n, K, D)."""
         none = np.zeros(0, np.int64), np.zeros((0, *self.facts.shape), np.float32)
-        numbers, vectors = zip(none, *self.vectors(), strict=True)
-        return np.concatenate(numbers), np.concatenate(vectors)
+        found, vectors = zip(none, *self.vectors(numbers), strict=True)
+        return np.concatenate(found), np.concatenate(vectors)
 
     def put(self, seen: Iterable[Seen]) -> None:
         """Add pictures, or new versions of them, and take out those that are broken: all of them, or none."""
@@ -157,6 +157,15 @@ class Store:
         """Return a fact about the index; None: there is none."""
         rows = self._rows("SELECT value FROM facts WHERE name = ?", name)
         return rows[0][0] if rows else None
+
+    def keep_facts(self, facts: Facts) -> None:
+        """Say something else of the index itself from now on."""
+        self.facts = facts
+        self.keep_fact("index", json.dumps(asdict(facts)))
+
+    def writes(self) -> int:
+        """Return a number that is another one once another process has written."""
+        return int(self._rows("PRAGMA data_version")[0][0])
 
     def drop(self, numbers: Iterable[int]) -> None:
         with self._transaction():

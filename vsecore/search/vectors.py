@@ -9,6 +9,7 @@ those in which the nearest pairs decide. Each proposes pictures, and the model's
 """
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from vsecore.search.store import Store
 
 ALL, MEAN = "all", "mean"
 """By what is searched: all vectors of a picture, or their mean."""
+AT_ONCE = 2**19
+"""How many numbers are sent at a time, and their means: 22 MB of JSON at most, of which a server takes 32."""
 
 
 class Vectors:
@@ -55,7 +58,7 @@ class QdrantServer:
         from qdrant_client import QdrantClient, models  # of the extra search, and only a server needs it
 
         self.collection, self.url, self.models = collection, url, models
-        self.client = QdrantClient(url=url, check_compatibility=False)
+        self.client = QdrantClient(url=url, check_compatibility=False, timeout=60)
         # Unit vectors: their inner product is their cosine.
         plain = models.VectorParams(size=shape[-1], distance=models.Distance.DOT)
         sets = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
@@ -68,16 +71,20 @@ class QdrantServer:
 
     def synchronise(self, store: Store) -> None:
         """Take out what the index no longer has, and send what is missing here; new versions are both."""
-        ours, here = set(store.numbers()), self.numbers()
+        here = self.numbers()  # first: what another process sends is in the index before
+        ours = set(store.numbers())
         gone: list[Any] = sorted(here - ours)
         with self._reached():
             if gone:
                 self.client.delete(self.collection, self.models.PointIdsList(points=gone))
             for numbers, vectors in store.vectors(sorted(ours - here)):
-                named: dict[str, Any] = {ALL: vectors.tolist()}
-                if vectors.ndim == 3:
-                    named[MEAN] = vectors.mean(1).tolist()
-                self.client.upsert(self.collection, self.models.Batch(ids=numbers.tolist(), vectors=named))
+                most = max(1, AT_ONCE // math.prod(vectors.shape[1:]))
+                for start in range(0, len(numbers), most):
+                    ids, some = numbers[start : start + most].tolist(), vectors[start : start + most]
+                    named: dict[str, Any] = {ALL: some.tolist()}
+                    if some.ndim == 3:
+                        named[MEAN] = some.mean(1).tolist()
+                    self.client.upsert(self.collection, self.models.Batch(ids=ids, vectors=named))
 
     def numbers(self) -> set[int]:
         """Return the numbers of all pictures that are here."""
