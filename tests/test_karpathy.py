@@ -1,6 +1,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,9 +69,8 @@ def text_files(folder):
     content = json.loads((folder / "dataset_album.json").read_text())
     lines, lists = [], {"train": [], "dev": [], "test": []}
     for image in content["images"]:
-        lists[{"val": "dev", "restval": "train"}.get(image["split"], image["split"])].append(
-            image["filename"]
-        )
+        split = {"val": "dev", "restval": "train"}.get(image["split"], image["split"])
+        lists[split].append(image["filename"])
         lines += [f"{image['filename']}#{n}\t{s['raw']}" for n, s in enumerate(image["sentences"])]
     lines += ["lost.jpg#0\tA lost picture .", "lost.jpg.1#0\tA lost picture ."]
     token = folder / "Flickr8k.token.txt"
@@ -251,14 +251,14 @@ def test_a_check_finds_pictures_with_too_few_captions(album):
     assert len(load_karpathy(folder)["train"].captions) == 26  # reading them is allowed
 
 
-def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album, tmp_path):
-    source = load_karpathy(album())
-    root = tmp_path / "mine"
+def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album, tmp_path, monkeypatch):
+    source, rows, root = load_karpathy(album()), ["image;split;caption"], Path("coco")
+    monkeypatch.chdir(tmp_path)
     (root / "d").mkdir(parents=True)
-    rows, files = ["image;split;caption"], [file for split in source.values() for file in split.files]
     for row, (file, split) in enumerate((f, n) for n, s in source.items() for f in s.files):
         shutil.copy(file, root / "d" / f"e\u0301{row}.jpg")  # as macOS writes é; the table has the other form
-        rows += [f'd/é{row}.jpg;{split};"a; {split} {row}"'] * (1 + row % 2)
+        folder = ("d", tmp_path / "coco" / "d")[row % 2]
+        rows += [f'{folder}/é{row}.jpg;{split};"a; {split} {row}"'] * (1 + row % 2)
         (root / "d" / f"e\u0301{row}.txt").write_text(f"a; {split} {row}\n\n" * (1 + row % 2))
     (root / "captions.csv").write_text("\n".join(rows), encoding="utf-8-sig")
     found = load_karpathy(root)
@@ -274,12 +274,12 @@ def test_captions_of_ones_own_are_a_table_or_stand_beside_the_pictures(album, tm
         load_karpathy(root)
     (root / "captions.csv").unlink()
     beside = load_karpathy(root)  # shared out by their bytes
-    assert sorted(c for s in beside.values() for c in s.captions) == sorted(
-        c for s in found.values() for c in s.captions
-    )
-    assert beside["test"].files == load_karpathy(root)["test"].files and len(files) == sum(
-        len(split.files) for split in beside.values()
-    )
+    of_all = [sorted(c for s in splits.values() for c in s.captions) for splits in (beside, found)]
+    assert of_all[0] == of_all[1] and beside["test"].files == load_karpathy(root)["test"].files
+    for end in ("jpg", "txt"):
+        shutil.copy(root / "d" / f"e\u03010.{end}", root / f" 0.{end}")
+    with pytest.raises(ValueError, match="begins with a blank"):
+        load_karpathy(root)
 
 
 @pytest.mark.parametrize(
@@ -302,6 +302,19 @@ def test_a_table_is_refused_by_its_line(tmp_path, lines, named):
 def test_in_a_table_with_bars_a_quote_is_a_letter(tmp_path):
     (tmp_path / "captions.csv").write_text('image|comment\n1.jpg| "a" dog\n1.jpg|"a cat\n')
     assert read_annotations(tmp_path / "captions.csv")[1][0].captions == ['"a" dog', '"a cat']
+
+
+def test_a_picture_is_looked_for_in_the_folder_that_is_told(album, monkeypatch):
+    folder = album()
+    pictures = (folder / "images").rename(folder / "2020")
+    edit(folder, lambda content: content["images"][2].update(filepath="data/album/2020"))
+    edit(folder, lambda content: content["images"][3].update(filepath="album/2019"))
+    with pytest.raises(FileNotFoundError, match=r"1 picture \(train3.jpg\)"):
+        load_karpathy(folder)
+    (folder / "2019").mkdir()
+    shutil.copy(pictures / "train1.jpg", folder / "2019" / "train3.jpg")
+    monkeypatch.chdir(folder.parent)
+    assert Path("album/2019/train3.jpg") in load_karpathy("album")["train"].files
 
 
 def test_the_same_picture_is_found_under_cocos_other_name_and_in_a_nested_folder(album):

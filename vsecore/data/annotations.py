@@ -96,6 +96,11 @@ def _dataset_name(name: str) -> str:
     return name
 
 
+def as_dataset_name(folder: str) -> str:
+    """Return the name of a folder in the form of a `DatasetName`."""
+    return re.sub(r"[^\w.-]+", "-", folder).strip("-.")[:100] or "own"
+
+
 DatasetName = Annotated[str, AfterValidator(_dataset_name)]
 
 
@@ -115,8 +120,11 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
     """
     if path.is_dir() or is_table(path):
         folder = (root or path.parent) if path.is_file() else path
-        name = re.sub(r"[^\w.-]+", "-", folder.resolve().name).strip("-.")[:100] or "own"
-        return name, _read_table(path, root) if path.is_file() else read_beside(path)[0]
+        name = as_dataset_name(folder.resolve().name)
+        entries = _read_table(path, root) if path.is_file() else read_beside(path)[0]
+        # Published collections have five captions a picture, and are refused with fewer.
+        few = any(len(entry.captions) < CAPTIONS_A_PICTURE for entry in entries)
+        return f"own-{name}" if few and name in COLLECTIONS else name, entries
     name, entries = _read_flickr8k(path) if path.suffix == ".txt" else _read_karpathy(path)
     counts = {len(entry.captions) for entry in entries if entry.split} - {0}
     if name in COLLECTIONS or (len(counts) > 1 and min(counts) >= CAPTIONS_A_PICTURE):
@@ -302,7 +310,8 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
 
     def read(row: list[str], place: str) -> None:
         if len(row) != columns:
-            raise ValueError(f'{len(row)} fields; with a "{delimiter}" in it, a caption stands in quotes')
+            remedy = "" if delimiter == "|" else f'; with a "{delimiter}" in it, a caption stands in quotes'
+            raise ValueError(f"{len(row)} fields, wanted {columns}{remedy}")
         for line in (line for field in row for line in field.splitlines()[1:]):
             if PurePosixPath(line.partition(delimiter)[0].strip(' "')).suffix.lower() in SUFFIXES:
                 raise ValueError(f"a quote takes in the line {short(line)} too: close it")
@@ -341,9 +350,9 @@ def _read_table(path: Path, root: Path | None) -> list[Entry]:
 def _path_below_root(name: str, root: Path | None) -> str:
     """Return the path of a picture below the root; "" for the root itself."""
     plain = name.replace("\\", "/")
-    if root is not None and Path(plain).is_absolute() and Path(plain).is_relative_to(root):
-        plain = Path(plain).relative_to(root).as_posix()
     try:
+        if root is not None and Path(plain).is_absolute():
+            plain = Path(os.path.relpath(plain, root)).as_posix()
         return name_key(inside(plain))
     except ValueError:
         folder = root or "the folder of the pictures"
@@ -367,6 +376,8 @@ def read_beside(root: Path) -> tuple[list[Entry], list[str]]:
                     f"{text} stands beside {owner[text].name} and {picture.name}: name each its own"
                 )
             captions = list(filter(None, _each_line(text, _on_one_line)))
+        if captions and (name != name.strip() or "\n" in name):  # no line of `{split}_ids.txt` can hold it
+            raise ValueError(f"{short(name)} begins with a blank or holds a line break: rename it")
         if captions:
             found.append(Entry(None, name, captions, place=name, identity=name))
         else:

@@ -261,12 +261,16 @@ def _finder(root: Path) -> Callable[[Entry], Path | None]:
     def find(entry: Entry) -> Path | None:
         folder, below = Path(entry.file).parent, f"/{name_key(entry.file)}"
         places = [root / place for place in (folder, "images" / folder, "", "images")]
-        for name in _names_of(entry.name):
+        names = _names_of(entry.name)
+        for name in names:
             found = [path for path in named[name] if path.is_file()]  # a pipe would make us wait
             if near := [path for place in places for path in found if path.parent == place]:
                 return near[0]
-            # Of several, the one whose folders are named, such as "photos/red/1.jpg" of "red/1.jpg".
-            found = [path for path in found if name_key(path.as_posix()).endswith(below)] or found
+            # Every folder may have a "1.jpg": "red/1.jpg" may be "photos/red/1.jpg", or the other way round,
+            # but not "blue/1.jpg". COCO has each number once.
+            inside = {path: f"/{name_key(path.relative_to(root).as_posix())}" for path in found}
+            same = [path for path in found if inside[path].endswith(below) or below.endswith(inside[path])]
+            found = same or (found if len(names) > 1 else [])
             if len(found) > 1 and len({files.digest_of(path) for path in found}) > 1:
                 raise ValueError(
                     f"{entry.name} is in {found[0].parent} and, with other bytes, in {found[1].parent}: "
