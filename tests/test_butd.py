@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from test_extraction import contents
 from vsecore.cli import app
 from vsecore.data import butd
 from vsecore.data.boxes import places_of, with_boxes
@@ -50,12 +51,14 @@ def region(number, regions=REGIONS):
     return dice.random((regions, WIDTH), np.float32), boxes.astype(np.float32)
 
 
+def encoded(array):
+    return base64.b64encode(array.astype(np.float32).tobytes()).decode()
+
+
 def line(number, name=None, columns=6, regions=REGIONS):
     features, boxes = region(number, regions)
-    encoded = [base64.b64encode(array.tobytes()).decode() for array in (boxes, features)]
-    known_as = name or str(number)
     between = {6: ["640", "480"], 10: ["480", "640", "ids", "conf", "ids", "conf"]}[columns]
-    return "\t".join([known_as, *between, str(regions), *encoded]) + "\n"
+    return "\t".join([name or str(number), *between, str(regions), encoded(boxes), encoded(features)]) + "\n"
 
 
 ALL = [number for numbers in NUMBERS.values() for number in numbers]
@@ -69,19 +72,11 @@ def table(tmp_path):
     return path
 
 
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def holds_them(folder, dtype="float16"):
     assert check_precomp(folder).problems == []
     data = open_precomp(folder)
     assert data.name == "coco" and data.feature_kind == "region"
-    wanted = {
-        "train": [*NUMBERS["train"], *NUMBERS["restval"]],
-        "dev": NUMBERS["val"],
-        "test": NUMBERS["test"],
-    }
+    wanted = {"train": NUMBERS["train"] + NUMBERS["restval"], "dev": NUMBERS["val"], "test": NUMBERS["test"]}
     for name, numbers in wanted.items():
         split, boxes = getattr(data, name), np.load(folder / f"{name}_boxes.npy")
         assert split.picture_ids == [str(number) for number in numbers]
@@ -118,6 +113,7 @@ def test_tables_may_be_several_with_names_of_columns_and_ten_of_them(coco, tmp_p
 NAMES = {
     "number": str,
     "twelve digits": lambda number: f"{number:012d}",
+    "file of 2017": lambda number: f"{number:012d}.jpg",
     "file": lambda number: f"COCO_{'train' if number in NUMBERS['train'] else 'val'}2014_{number:012d}.jpg",
 }
 
@@ -147,14 +143,13 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(coco, 
             features, places = region(number, count)
             if kind == "archives":
                 np.savez_compressed(source / f"{number}.npz", bbox=places, features=features)
+                continue
+            (boxes := tmp_path / "boxes").mkdir(exist_ok=True)
+            np.save(source / f"{number}.npy", features)
+            if kind == "arrays":
+                np.save(boxes / f"{number}.npy", places)
             else:
-                boxes = tmp_path / "boxes"
-                boxes.mkdir(exist_ok=True)
-                np.save(source / f"{number}.npy", features)
-                if kind == "arrays":
-                    np.save(boxes / f"{number}.npy", places)
-                else:
-                    np.savez(boxes / f"{number}.npz", bbox=places)
+                np.savez(boxes / f"{number}.npz", bbox=places)
     folder = import_regions([source], coco, tmp_path / "out", boxes=boxes)
     assert check_precomp(folder).problems == []
     data = with_boxes(open_precomp(folder))
@@ -181,8 +176,7 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(coco, 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
 def test_a_killed_import_goes_on(coco, table, tmp_path, monkeypatch):
-    done = 3
-    whole, write, written = import_regions([table], coco, tmp_path / "whole"), FeatureRows.write, []
+    whole, write, written, done = import_regions([table], coco, tmp_path / "w"), FeatureRows.write, [], 3
     monkeypatch.setattr(butd, "TOGETHER", 1)
 
     def kill(*args):
@@ -204,10 +198,6 @@ def test_a_killed_import_goes_on(coco, table, tmp_path, monkeypatch):
     import_regions([table], coco, tmp_path / "killed")
     assert len(written) == len(ALL) - done  # none twice
     assert contents(tmp_path / "killed") == contents(whole)
-
-
-def encoded(array):
-    return base64.b64encode(array.astype(np.float32).tobytes()).decode()
 
 
 DAMAGES = {
@@ -316,8 +306,7 @@ def test_without_its_boxes_a_folder_is_refused_by_name(coco, table, tmp_path):
 
 
 def as_vinvl(number):
-    features = base64.b64encode(region(number)[0].tobytes()).decode()
-    return f"{number}\t" + json.dumps({"num_boxes": REGIONS, "features": features}) + "\n"
+    return f"{number}\t" + json.dumps({"num_boxes": REGIONS, "features": encoded(region(number)[0])}) + "\n"
 
 
 def as_python_writes_bytes(number):

@@ -43,15 +43,9 @@ class Crew:
         self.seen = fork.Array("i", count)
 
         def work(index):
-            os.environ.update(
-                RANK=str(index),
-                LOCAL_RANK=str(index),
-                WORLD_SIZE=str(count),
-                LOCAL_WORLD_SIZE=str(count),
-                MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=str(port),
-                ACCELERATE_USE_CPU="true",
-            )
+            os.environ |= dict.fromkeys(("RANK", "LOCAL_RANK"), str(index))
+            os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count))
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
 
             PartialState._reset_state()  # of a training that this process has run before
 

@@ -128,6 +128,7 @@ def _padded(picture: _Source, meta: Meta) -> list[np.ndarray]:
 # Which picture a name means.
 
 _Place = tuple[str, int]  # a split, and a row of it
+_NUMBERED = re.compile(r"^(?:COCO_\w+_)?0*(\d+)(?:\.jpg)?$")  # COCO has each number once
 
 
 def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
@@ -151,7 +152,7 @@ class _Names:
         for name, split in splits.items():
             for row, (file, identity) in enumerate(zip(split.files, split.picture_ids, strict=True)):
                 known_as = {identity, file.name, file.stem}
-                if numbered := re.fullmatch(r"(?:COCO_\w+_)?0*(\d+)", file.stem):
+                if numbered := _NUMBERED.match(file.stem):
                     known_as.add(numbered[1])
                 for one in known_as:
                     self.places[one] = None if one in self.places else (name, row)
@@ -159,7 +160,7 @@ class _Names:
 
     def place(self, name: str, where: str) -> _Place | None:
         """Return the place of a picture; None: it is in no split. A name of two pictures is refused."""
-        known_as = name if name in self.places else name.lstrip("0")
+        known_as = name if name in self.places else _NUMBERED.sub(r"\1", name)
         if known_as in self.places and self.places[known_as] is None:
             raise ValueError(f"{where}: two pictures are called {short(name)}: use the names of their files")
         return self.places.get(known_as)
