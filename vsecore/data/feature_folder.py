@@ -114,10 +114,16 @@ class FeatureRows:
         if meta.boxes:
             self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
 
-    @property
-    def bytes_each(self) -> int:
-        """What a row takes on disk."""
-        return sum(dtype.itemsize * shape[1] * shape[2] for dtype, shape in self._arrays.values())
+    def bytes_lacking(self, rows: int) -> int:
+        """What so many rows will take on disk: exFAT and NTFS give a file all its room at once."""
+        lacking = 0
+        for path, (dtype, (count, elements, width)) in self._arrays.items():
+            each, taken = dtype.itemsize * elements * width, 0
+            if self._fits(path):
+                status = path.stat()
+                taken = 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size
+            lacking += min(rows * each, max(0, count * each - taken))
+        return lacking
 
     @property
     def fit(self) -> bool:

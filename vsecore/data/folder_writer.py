@@ -80,7 +80,7 @@ class FolderWriter:
             rows, texts = self.rows(name), self._texts(name)
             if not rows.made().all():
                 raise OSError(f"{rows.path} lacks rows that were written: run the same extraction again")
-            for kind in ("caption_ids", "caption_counts"):  # an old file would be about other captions
+            for kind in ("caption_ids", "caption_counts", "counts"):  # an old file would be of others
                 if (path := self.folder / f"{name}_{kind}.txt") not in texts:
                     path.unlink(missing_ok=True)
             for path, text in texts.items():
@@ -116,7 +116,7 @@ class FolderWriter:
         before = read_meta(self.folder)
         for setting in () if before is None else ("unreadable", *asdict(self.meta)):
             was, now = getattr(before, setting), getattr(self.meta, setting)
-            if was != now and setting != "captions_sha256":
+            if was != now and setting not in ("captions_sha256", "captions_a_picture"):
                 raise ValueError(
                     f"{self.folder} holds features made with other settings ({setting} was "
                     f"{short(was)}, is now {short(now)}): name another folder, or empty this one"
@@ -151,7 +151,7 @@ class FolderWriter:
         for name, rows in begun.items() if (self.folder / META).exists() else ():
             pictures = [self.splits[name].picture_ids[row] for row in rows]
             print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
-        wanted = sum(len(rows) * self.rows(name).bytes_each for name, rows in begun.items())
+        wanted = sum(self.rows(name).bytes_lacking(len(rows)) for name, rows in begun.items())
         free = shutil.disk_usage(self.folder).free
         if wanted > free:
             raise OSError(
@@ -180,5 +180,7 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.n
         stored = features.astype(dtype)
     bad = first_not_finite(stored)
     if bad is not None:
-        raise ValueError(f'features of {names[bad]} are not finite in {dtype}: set dtype="float32"')
+        raise ValueError(
+            f'features of {names[bad]} are not finite in {dtype}: wanted dtype="float32", or smaller numbers'
+        )
     return stored
