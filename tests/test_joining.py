@@ -36,7 +36,7 @@ def test_each_picture_is_its_mean_element_of_every_network(tmp_path):
 
 
 def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path):
-    one, other = features(tmp_path / "one", 4, 3), features(tmp_path / "other", 4, 5)
+    one, other = features(tmp_path / "one + 1", 4, 3), features(tmp_path / "other", 4, 5)
     for folder in (one, other):
         (folder / "meta.json").write_text(json.dumps({"kind": "grid"}))
     joined = open_precomp(join([one, other], tmp_path / "both", cells=True))
@@ -47,22 +47,22 @@ def test_cells_of_one_place_are_joined_if_grids_are_equal(tmp_path):
         join([one, features(tmp_path / "larger", 9, 5)], tmp_path / "no", cells=True)
 
 
-def test_nothing_is_overwritten(tmp_path):
-    one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 4)
-    with pytest.raises(FileExistsError, match="holds something already"):
-        join([one, other], one)
-
-
 def test_padding_is_not_averaged():
     pictures = np.array([[[1.0], [3.0], [99.0]], [[5.0], [99.0], [99.0]]], np.float32)
     split = Split("train", pictures, ["a", "b"], np.arange(2), ["0", "1"], np.array([2, 1]))
     assert mean_elements(split).tolist() == [[2.0], [5.0]]
 
 
-def test_only_features_of_the_same_pictures_are_joined(tmp_path):
+def test_only_features_of_the_same_pictures_are_joined_and_nothing_is_overwritten(tmp_path):
     one, other = features(tmp_path / "one", 2, 3), features(tmp_path / "other", 2, 3, words="cat")
     with pytest.raises(ValueError, match=f"{other}: its train split has other pictures or captions"):
         join([one, other], tmp_path / "both")
     assert not (tmp_path / "both").exists()
     with pytest.raises(ValueError, match="wanted at least two"):
         join([one], tmp_path / "both")
+    with pytest.raises(FileExistsError, match="holds something already"):
+        join([one, one], one)
+    loud = features(tmp_path / "loud", 2, 3)
+    np.save(loud / "train_ims.npy", 1e5 * np.load(one / "train_ims.npy"))
+    with pytest.raises(ValueError, match=f"train0.jpg in {loud} are not finite in float16"):
+        join([one, loud], tmp_path / "both")

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from vsecore.data.annotations import as_dataset_name
 from vsecore.data.feature_folder import BLOCK, Meta
 from vsecore.data.features import open_precomp
-from vsecore.data.folder_writer import FolderWriter
+from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.splits import Split
 
 
@@ -41,7 +42,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     firsts = {name: several[0] for name, several in splits.items()}
     meta = Meta.of(
         firsts,
-        dataset=datasets[0].name,
+        dataset=as_dataset_name(datasets[0].name),
         backbone=" + ".join(networks),
         kind="grid",
         dtype="float16",
@@ -50,8 +51,12 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     )
 
     def side_by_side(name: str, rows: np.ndarray) -> list[np.ndarray]:
-        seen = [split.pictures[rows] if cells else _means(split, rows)[:, None] for split in splits[name]]
-        return [np.concatenate([part.astype(np.float16) for part in seen], axis=2)]
+        seen = []
+        for folder, split in zip(folders, splits[name], strict=True):
+            part = split.pictures[rows] if cells else _means(split, rows)[:, None]
+            names = [f"{split.picture_ids[row]} in {folder}" for row in rows]
+            seen.append(as_stored(part, "float16", names))
+        return [np.concatenate(seen, axis=2)]
 
     return FolderWriter(out, meta, firsts).fill(side_by_side)
 
