@@ -128,6 +128,10 @@ def test_an_index_may_hold_several_folders_but_nothing_hidden_nor_itself(engine,
     report = index.add(other)
     assert (report.added, report.removed, len(index)) == (1, 0, 15)
     assert (index.add(album).removed, len(index)) == (0, 15)
+    other.rename(tmp_path / "unplugged")
+    report = index.add(album)
+    assert report.removed == 0 and f"--exclude {other}" in report.notes[-1]
+    assert (index.add(album, exclude=["others"]).removed, len(index)) == (1, 14)
 
 
 def test_broken_pictures_are_named_and_left_out_until_they_are_mended(engine, album, tmp_path):
@@ -427,10 +431,9 @@ def test_probabilities_add_up_to_what_was_right_and_an_index_keeps_them(engine, 
         expected.append(shares)
     assert np.mean(expected) == pytest.approx(1 / len(index), abs=1e-4)  # as in every logistic regression
     assert relevance_of(Index.load(tmp_path / "index", engine)) == learned
-    told, smaller = (
-        one.of(index, engine.sentence("dog"), found) for one in (learned, replace(learned, pictures=7))
-    )
-    np.testing.assert_allclose(logit(smaller), logit(told) - np.log(2), atol=1e-6)  # 14 pictures now
+    both = learned, replace(learned, pictures=7)  # of which the index has grown to 14
+    told, less = (one.of(index, engine.sentence("dog"), found) for one in both)
+    np.testing.assert_allclose(logit(less), logit(told) - np.log(2), atol=1e-6)
     monkeypatch.setattr("vsecore.search.relevance.ENOUGH", 2)
     split = CaptionSplit("test", Photographs(files[:7], View()), captions, np.arange(28) // 4, names[:7])
     assert calibrate(index, {"test": split})[0].pictures == 7 + 1  # and the last, which has no caption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,6 +17,7 @@ from vsecore.data.picture_folders import Listing, list_pictures, readable_suffix
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
 from vsecore.search.vectors import MEAN, QdrantServer, Vectors
+from vsecore.typed import counted
 
 PROPOSED = 100
 """How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
@@ -144,7 +145,9 @@ class Index:
         """Index a folder of pictures, or bring it up to date: new, changed and removed files are noticed.
 
         A file is read again if its length or date has changed, and embedded again if its bytes have. One that
-        was moved, also from another folder, is known by its bytes; those that are nowhere are forgotten.
+        was moved, also from another folder, is known by its bytes; those that are nowhere are forgotten. But
+        where most of another folder is not there, nor the folder itself, as on a disk that is unplugged, its
+        pictures stay until `exclude` names it.
         """
         kept_in = self.store.folder
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
@@ -152,7 +155,7 @@ class Index:
             listing = _list_pictures(root, kept_in, exclude)
             report = Report(notes=listing.notes())
             known = {entry.path: entry for entry in self.store.entries()}
-            wanted = self._reuse(listing, root, known, report)
+            wanted = self._reuse(listing, root, known, report, exclude)
             with progress(total=len(wanted), desc="index", unit="picture") as bar:
                 for batch in self.engine.pictures(wanted, batch_size):
                     self.store.put(batch)
@@ -167,7 +170,9 @@ class Index:
             self.vectors.synchronise(self.store)
         return report
 
-    def _reuse(self, listing: Listing, root: Path, known: dict[Path, Entry], report: Report) -> list[Path]:
+    def _reuse(
+        self, listing: Listing, root: Path, known: dict[Path, Entry], report: Report, exclude: Sequence[str]
+    ) -> list[Path]:
         """Keep the pictures whose bytes are still there, forget others, and return what must be embedded."""
         here = set(listing.pictures)
         gone: dict[int, list[Entry]] = defaultdict(list)  # by their size
@@ -178,6 +183,7 @@ class Index:
             if entry.path.is_relative_to(root) or _is_gone(entry.path):
                 gone[entry.size].append(entry)
         places: dict[int, tuple[Path, int]] = {}
+        found_again: Counter[Path] = Counter()  # how many of each folder
         wanted = []
         for path in listing.pictures:
             try:
@@ -201,8 +207,20 @@ class Index:
             else:
                 report.moved += 1
                 gone[size].remove(same)
+                found_again[same.path.parent] += 1
         self.store.place(places)
-        nowhere = [entry.number for entries in gone.values() for entry in entries]
+        lost = [entry for entries in gone.values() for entry in entries]
+        absent = {
+            folder
+            for folder, count in Counter(entry.path.parent for entry in lost).items()
+            if count > found_again[folder] and _may_be_unplugged(folder, root, exclude)
+        }
+        nowhere = [entry.number for entry in lost if entry.path.parent not in absent]
+        if stay := [entry.path for entry in lost if entry.path.parent in absent]:
+            report.notes.append(
+                f"{counted(stay, 'picture')} of a folder that is not there, which stay in the index; to "
+                f"forget them, --exclude {min(absent)}"
+            )
         self.store.drop(nowhere)
         report.removed = len(nowhere)
         return wanted
@@ -290,6 +308,12 @@ def _is_gone(path: Path) -> bool:
     except OSError as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False
+
+
+def _may_be_unplugged(folder: Path, root: Path, exclude: Sequence[str]) -> bool:
+    """Whether a folder outside root is not there, and may come back: no pattern names it."""
+    named = any(one.match(pattern) for one in (folder, *folder.parents) for pattern in exclude)
+    return not (named or folder.is_relative_to(root) or folder.is_dir())
 
 
 def _list_pictures(root: str | Path, index: Path | None, exclude: Sequence[str] = ()) -> Listing:
