@@ -16,6 +16,7 @@ from course.checks.exercise import RUN_ABOVE
 from course.grading.copies import Fate, digest, learner_copy, write_learner_copies, write_package
 from course.grading.parts import with_import, without_marks, without_parts
 from course.grading.plain import citations
+from vsecore import records
 from vsecore.paths import ROOT
 
 FIRST = notebooks()[0]
@@ -79,10 +80,11 @@ def test_a_file_that_is_not_ours_stays(content, tmp_path):
     assert path.read_bytes() == content
 
 
-def test_the_package_that_is_handed_out_has_no_answers_in_it(tmp_path):
+def test_the_package_that_is_handed_out_has_records_and_no_answers_in_it(tmp_path):
     with zipfile.ZipFile(write_package(tmp_path)) as package:
         names = package.namelist() + [path.as_posix() for path in tmp_path.rglob("*")]
     assert (tmp_path / "course" / "checks" / "__init__.py").is_file()
+    assert records.find(tmp_path / "results", name="vsepp_grid_gru", data="scenes")
     assert not any("answers" in name or "tests/" in name or name.endswith(".ipynb") for name in names)
     (tmp_path / "course" / "grading" / "copies.py").unlink()  # somebody's own folder
     with pytest.raises(FileExistsError, match="--out"):
@@ -158,13 +160,8 @@ json.dump(found, sys.stdout)
 
 def run_each(sources):
     """What IPython prints for each cell, run first of all, and which exception it ends with."""
-    run = subprocess.run(
-        [sys.executable, "-c", RUN_EACH],
-        input=json.dumps(sources),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", RUN_EACH]
+    run = subprocess.run(command, input=json.dumps(sources), capture_output=True, text=True, check=True)
     return [tuple(one) for one in json.loads(run.stdout.splitlines()[-1])]
 
 

@@ -115,7 +115,7 @@ def learner(
     package: Annotated[
         bool,
         Option(
-            "--package", help="Add the library as a wheel, and the folder course, which notebooks import."
+            "--package", help="Add the library as a wheel, and what notebooks import and show from records."
         ),
     ] = False,
     otter: Annotated[
@@ -155,7 +155,7 @@ def learner(
         made = write_package(folder)
         typer.echo(
             f"the package: {made.name}; install it with pip install '{made.name}[course]', and keep "
-            "the folder course beside the notebooks"
+            "the folders course and results beside the notebooks"
         )
     typer.echo(f'open them: {program} lab "{next(iter(fates))}"')
 

@@ -17,7 +17,7 @@ from course.batch import notebooks
 from course.grading.parts import key_of, with_import, without_marks, without_parts
 from course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
 from vsecore.data.files import write_whole
-from vsecore.paths import ROOT
+from vsecore.paths import ROOT, results
 
 LEARNER_FOLDER = ROOT / "build" / "learner"
 
@@ -187,7 +187,10 @@ def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str
 
 
 def write_package(folder: Path) -> Path:
-    """Write ``vsecore`` as a file that pip installs, and the folder ``course``: no tests, no notebooks."""
+    """Write ``vsecore`` as a file that pip installs, the folder ``course``, and ``results``, the records.
+
+    Tests and notebooks are left out.
+    """
     from hatchling.builders.wheel import WheelBuilder
 
     source, target = Path(__file__).parents[1], folder / "course"
@@ -195,4 +198,5 @@ def write_package(folder: Path) -> Path:
         raise FileExistsError(f"{target} is not an older copy of the course: name another folder with --out")
     shutil.rmtree(target, ignore_errors=True)  # an older one may have modules that are gone
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(results(), folder / "results", dirs_exist_ok=True)  # where an installed package looks
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
