@@ -4,6 +4,7 @@ import resource
 import stat
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -54,16 +55,20 @@ def test_a_lock_keeps_others_out_until_its_process_ends_even_if_it_is_killed(tmp
     with subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline().strip() == b""
         try:
-            with (
-                pytest.raises(BlockingIOError, match="another process is testing"),
-                files.locked(tmp_path, "is testing", wait=False),
-            ):
-                pass
+            with pytest.raises(BlockingIOError, match="another process is testing"):
+                files.locked(tmp_path, "is testing", wait=False).__enter__()
         finally:
             other.kill()
     with files.locked(tmp_path, "is testing", wait=False):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_somebody_else_is_read_without_a_lock_unless_they_work_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.FileLock, "acquire", Mock(side_effect=PermissionError))
+    with files.locked(tmp_path, "is testing"), pytest.raises(PermissionError):
+        (tmp_path / files.LOCK).touch()
+        files.locked(tmp_path, "is testing").__enter__()
 
 
 @pytest.mark.parametrize("kind", ["bytes", "npy", "npz", "safetensors"])

@@ -117,12 +117,18 @@ def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.
 
     If another process `doing` something, such as "is extracting into", has the lock, wait for its end, or
-    else raise a BlockingIOError.
+    else raise a BlockingIOError. A folder in which this user may not write can be read, without a lock, as
+    long as nobody else works in it.
     """
     lock = FileLock(folder / LOCK)
     message = f"another process {doing} {folder}: "
     try:
         lock.acquire(timeout=0)
+    except PermissionError:
+        if Path(lock.lock_file).exists():
+            raise
+        yield
+        return
     except Timeout:
         if not wait:
             raise BlockingIOError(f"{message}wait until it has finished, or name another folder") from None
