@@ -1,6 +1,6 @@
 # To learn: make learner && make lab. To see that all works: `make course` runs every notebook and builds the
 # book, `make test` tests everything.
-# Needs Python 3.11 or newer, git and make; everything else is installed into .venv.
+# Needs Python 3.11 or newer (on Debian and Ubuntu with python3-venv), git and make; all else comes into .venv.
 
 PYTHON ?= python3
 TIER ?= lesson
@@ -43,7 +43,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@case $(TORCH) in cuda|cpu) ;; *) echo "TORCH is $(TORCH): it must be cuda or cpu"; exit 1;; esac
 	@echo "== Setting up $(VENV): about $(if $(filter cpu,$(TORCH)),2 GB,6 GB, most of it PyTorch with its CUDA libraries)"
 	@rm -f $@
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 ifeq ($(TORCH),cpu)
 	$(BIN)/python .ci/without_cuda.py requirements.lock > $(VENV)/requirements-cpu.txt
@@ -104,7 +104,8 @@ grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades
 	@test -d "$(HANDED)" || { echo "There is no folder $(HANDED): make grade HANDED=the-folder"; exit 1; }
 	$(CONTAINER) build --tag vse-grade --file Containerfile .
 	@mkdir -p "$(GRADES)"
-	$(CONTAINER) run --rm --network none --read-only --cap-drop ALL --security-opt no-new-privileges \
+	$(CONTAINER) run --rm --network none --read-only --cap-drop ALL \
+	  --security-opt no-new-privileges --security-opt label=disable \
 	  --user "$$(id -u):$$(id -g)" $(if $(findstring podman,$(CONTAINER)),--userns keep-id) \
 	  --memory 8g --pids-limit 512 --tmpfs /tmp:size=4g,mode=1777 --shm-size 256m \
 	  --env HOME=/tmp --mount type=volume,source=vse-grade-cache,target=/cache \
@@ -134,4 +135,4 @@ processors: $(INSTALLED)  ## Run the stored notebooks as other processors would 
 
 clean:  ## Remove what was built (not the environment, the cache, nor what learners work in).
 	rm -rf book/_build mutants
-	test ! -d build || find build -mindepth 1 -maxdepth 1 ! -name learner -exec rm -rf {} +
+	test ! -d build || find build -mindepth 1 -maxdepth 1 ! -name 'learner*' -exec rm -rf {} +

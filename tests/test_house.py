@@ -70,9 +70,7 @@ def imported(*places: str, but: tuple[str, ...] = ()) -> set[str]:
 
 
 def test_to_train_needs_what_the_model_code_imports_and_nothing_else() -> None:
-    needed, offline = (
-        {name_of(requirement) for requirement in PARTS[part]} for part in ("vsecore", "offline")
-    )
+    needed, offline = ({name_of(one) for one in PARTS[part]} for part in ("vsecore", "offline"))
     # What the extra "offline" brings is read only where someone asks for it.
     assert needed == imported("vsecore", but=("vsecore/search",)) - offline
     assert not needed & offline
@@ -82,10 +80,8 @@ def test_every_package_is_imported_or_called_by_its_name() -> None:
     base, course, offline, search, dev = (
         {name_of(one) for one in PARTS[part]} for part in ("vsecore", "course", "offline", "search", "dev")
     )
-    assert (
-        imported("vsecore", "notebooks/course", "notebooks/text", "book/_ext")
-        <= base | course | offline | search
-    )
+    everywhere = imported("vsecore", "notebooks/course", "notebooks/text", "book/_ext")
+    assert everywhere <= base | course | offline | search
     assert imported("notebooks/text") <= base | course
     assert "faiss-cpu" in course & search  # a notebook builds an index
     assert imported("vsecore/search") <= base | search
@@ -101,9 +97,8 @@ def test_no_module_asks_at_import_for_what_windows_lacks() -> None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in tree.body:  # what stands in a function, or is tried, may be missing
             if isinstance(node, ast.Import):
-                assert not {alias.name for alias in node.names} & {"fcntl", "pwd", "resource", "termios"}, (
-                    path
-                )
+                names = {alias.name for alias in node.names}
+                assert not names & {"fcntl", "pwd", "resource", "termios"}, path
         called = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
         assert not called & {"fork", "sysconf", "wait4"}, path
 
@@ -131,10 +126,8 @@ def test_the_lock_holds_no_addresses() -> None:
 
 
 def entries(requirements: str) -> dict[str, str]:
-    return {
-        re.match(r"[\w.-]+", entry)[0]: entry
-        for entry in re.split(r"^(?=[a-z])", requirements, flags=re.M)[1:]
-    }
+    parts = re.split(r"^(?=[a-z])", requirements, flags=re.M)[1:]
+    return {re.match(r"[\w.-]+", part)[0]: part for part in parts}
 
 
 def needed_by(name: str, whole: dict[str, str]) -> set[str]:
@@ -156,6 +149,18 @@ def test_without_cuda_everything_else_stays_as_it_is_locked() -> None:
         assert needed_by(name, whole) <= left_out | {"torch"} and "sys_platform == 'linux'" in whole[name]
     for name in small:
         assert not needed_by(name, whole) <= left_out or not needed_by(name, whole), f"{name} is CUDA's"
+
+
+def test_make_completes_an_environment_without_pip_and_cleans_away_no_work(tmp_path) -> None:
+    for name in ("build/learner", "build/learner-newer", "build/book", ".venv/bin"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("requirements.lock", "pyproject.toml", ".venv/bin/python", "python"):
+        (tmp_path / name).write_text('#!/bin/sh\necho "$0 $*" >> log; test "$2" != pip\n')
+        (tmp_path / name).chmod(0o755)
+    for targets in (["clean"], ["learner", "PYTHON=./python"]):
+        subprocess.run(["make", "-f", ROOT / "Makefile", *targets], cwd=tmp_path, capture_output=True)
+    assert {path.name for path in (tmp_path / "build").iterdir()} == {"learner", "learner-newer"}
+    assert "./python -m venv .venv" in (tmp_path / "log").read_text()
 
 
 def test_the_readme_names_only_targets_that_exist() -> None:
