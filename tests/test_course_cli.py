@@ -40,9 +40,7 @@ def run(*arguments):
 def test_bad_input_is_told_in_a_sentence(arguments, words, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["course", *arguments])
-    monkeypatch.setattr(
-        stopping, "stop_tidily", lambda _: None
-    )  # other tests of this process are not stopped
+    monkeypatch.setattr(stopping, "stop_tidily", lambda _: None)  # it would stop other tests of this process
     Path("file").write_text("here already")
     with pytest.raises(SystemExit) as stopped:
         commands.main()
@@ -67,13 +65,17 @@ def test_a_copy_made_when_the_course_was_part_of_the_package_imports_it_where_it
     assert "import course; from vsecore import records" in made and json.loads(made)["cells"]
 
 
+def test_a_newer_version_goes_beside_the_folder_where_you_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("00_start_here.ipynb").write_text("somebody's")
+    assert f'--out "{tmp_path}-newer"' in run("learner", "00", "--out", ".")
+
+
 def test_an_assignment_for_otter_is_written_once(tmp_path):
     said = run("learner", "00", "--otter", "--out", tmp_path)
     assert said.startswith(f'otter assign "{tmp_path / "00_start_here.ipynb"}"')
-    sources = [
-        "".join(cell["source"])
-        for cell in json.loads((tmp_path / "00_start_here.ipynb").read_text())["cells"]
-    ]
+    cells = json.loads((tmp_path / "00_start_here.ipynb").read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells]
     assert sum(source.startswith("# BEGIN QUESTION") for source in sources) == 5
     points = sum(len(task.trials) for key, task in EXERCISES.items() if key.startswith("00."))
     assert sum("# BEGIN TEST CONFIG" in source for source in sources) == points

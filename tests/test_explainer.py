@@ -228,3 +228,6 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder, page, tmp_path, monkey
         own = answer.read().decode()
     exported = (folder / "explainer" / "run-my-run.js").read_text()
     assert own == exported.replace("my run", "my own").replace("my-run", "my-own")
+    monkeypatch.setattr(laying.paths, "PACKAGE", tmp_path)
+    (tmp_path / "grammar.py").touch()
+    assert laying._outdated(folder / "explainer")

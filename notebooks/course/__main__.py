@@ -146,7 +146,7 @@ def learner(
         typer.echo(f"  {path.stem}: {fate}")
     program = f'"{sys.executable}" -m course'
     if behind := [path.stem[:2] for path, fate in fates.items() if fate is Fate.BEHIND]:
-        beside = folder.with_name(f"{folder.name}-newer")
+        beside = f"{folder.resolve()}-newer"
         options = "" if solutions else " --no-solutions"
         typer.echo(
             f'newer versions, beside yours: {program} learner {" ".join(behind)} --out "{beside}"{options}'

@@ -126,7 +126,8 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
 def _outdated(folder: Path) -> bool:
     """Whether the explainer is not there, or was written before one of the files that it is made from."""
     last = folder / "pictures"  # what `_lay` writes last
-    sources = (*SCRIPTS.parent.glob("*.*"), *SCRIPTS.iterdir(), *trained.FOLDER.rglob("*.*"))
+    own = (*SCRIPTS.parent.glob("*.*"), *SCRIPTS.iterdir())
+    sources = (*own, *paths.assets().rglob("*.safetensors"), *paths.PACKAGE.rglob("*.py"))
     return not last.is_dir() or last.stat().st_mtime < max(path.stat().st_mtime for path in sources)
 
 
