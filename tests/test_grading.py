@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -127,12 +128,13 @@ def test_a_class_has_one_report_and_one_table_and_no_word_of_a_learner_becomes_m
 
 def test_what_has_not_changed_is_not_marked_again(school, monkeypatch):
     again = []
-    monkeypatch.setattr(
-        "course.grading.grade.mark_all",
-        lambda works, jobs, done: [
-            (again.append(one.learner), done(one, work._keep(one, ()))) for one in works
-        ],
-    )
+
+    def mark_all(works, jobs, done):
+        for one in works:
+            again.append(one.learner)
+            done(one, work._keep(one, ()))
+
+    monkeypatch.setattr("course.grading.grade.mark_all", mark_all)
     was = (school / "grades" / "report.html").read_text("utf-8")
     grade_folder(school, minutes=2, tell=no_words)
     assert again == [] and (school / "grades" / "report.html").read_text("utf-8") == was
@@ -148,18 +150,15 @@ def test_of_two_notebooks_with_the_same_exercise_the_better_counts():
         return marking.NotebookMarks(name, 1.0, (marking.Mark("00.rank", points, 2, "right", "", 1, name),))
 
     best = best_marks([one("a", 1), one("b", 2), one("c", 0)], ["00.rank", "00.search"])
-    assert [(mark.notebook, mark.points, mark.state) for mark in best] == [
-        ("b", 2, "right"),
-        ("", 0, "not handed in"),
-    ]
+    found = [(mark.notebook, mark.points, mark.state) for mark in best]
+    assert found == [("b", 2, "right"), ("", 0, "not handed in")]
 
 
 def test_homework_names_what_counts(tmp_path):
     hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
-    page = grade_folder(
-        tmp_path, tmp_path / "out", homework=("03.ranks", "04.read"), minutes=1, tell=no_words
-    )
+    homework = ("03.ranks", "04.read")
+    page = grade_folder(tmp_path, tmp_path / "out", homework=homework, minutes=1, tell=no_words)
     assert "not part of what was set" in Tags(page).text
     with page.with_name("points.csv").open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
@@ -209,19 +208,23 @@ def test_a_notebook_is_read_however_a_program_has_written_it(tmp_path):
         cell["metadata"] = {}  # as Colab does
     stored["cells"][0]["source"] = ["# Parameters\n", 'tier = "full"\n', 'data = "scenes"']
     path.write_text(json.dumps(stored), "utf-8-sig")
-    one = marking.read_hand_in(path, "mine.ipynb")
+    one = marking.read_hand_in(path, "hw_02_mine.ipynb")
     assert one.trouble == "" and one.lessons == {"00"} and one.notebook is not None
     assert one.parameters is None and len(one.notebook.cells) == 3
     stored["cells"][0]["source"] = ['tier = "full"\n', 'data = "scenes"']
     path.write_text(json.dumps(stored), "utf-8")
     assert marking.read_hand_in(path, "mine.ipynb").parameters == 0
+    stored["cells"][1] = code("x = '\ud83d'", "injected-parameters")  # half a letter; papermill's tag
+    path.write_text(json.dumps(stored), "utf-8")
+    one = marking.read_hand_in(path, "L\udcf6sung.ipynb")
+    assert (one.name, one.parameters) == (r"L\udcf6sung.ipynb", 1)
+    assert one.notebook.cells[1].source == r"x = '\ud83d'"
 
 
 def one_work(tmp_path, name):
     path = hand_in(tmp_path / name / "00.ipynb", "print(1)\n'00.rank'")
-    return work.Work(
-        name, tmp_path / "out" / name, (marking.read_hand_in(path, "00.ipynb"),), "smoke", 60, ()
-    )
+    handed_in = (marking.read_hand_in(path, "00.ipynb"),)
+    return work.Work(name, tmp_path / "out" / name, handed_in, "smoke", 60, ())
 
 
 def _end_at_once(one):
@@ -249,9 +252,8 @@ def test_whose_process_is_ended_is_tried_once_more_and_told(tmp_path, monkeypatc
 def test_a_run_that_was_killed_goes_on(tmp_path):
     hand_in(tmp_path / "anna" / "00.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "00.ipynb", "import time; time.sleep(40)\n'00.rank'")
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "course", "grade", str(tmp_path)], stdout=subprocess.DEVNULL
-    )
+    command = [sys.executable, "-m", "course", "grade", str(tmp_path)]
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     learners = tmp_path / "grades" / "learners"
     until = time.monotonic() + 120
     while not (learners / "anna" / work.MARKS).is_file() and time.monotonic() < until:
@@ -272,17 +274,11 @@ def test_the_container_sees_no_network_and_writes_reports_alone():
         ["make", "-n", "grade", "CONTAINER=docker", "HANDED=assets", "GRADES=book"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    for part in ("--network none", "--read-only", "--cap-drop ALL", "no-new-privileges", "--memory"):
+    for part in ("network none", "read-only", "cap-drop ALL", "no-new-privileges", "label=disable", "memory"):
         assert part in made
-    mounts = {
-        line.split("target=")[1].split(",")[0].split()[0]: line
-        for line in made.splitlines()
-        if "target=" in line
-    }
-    assert [target for target, line in mounts.items() if "type=bind" in line and "readonly" not in line] == [
-        "/grades"
-    ]
-    assert {"/course", "/handed", "/course/tests"} <= mounts.keys()
+    mounts = {target: line for line in made.splitlines() for target in re.findall(r"target=([\w/]+)", line)}
+    written = [target for target, line in mounts.items() if "type=bind" in line and "readonly" not in line]
+    assert written == ["/grades"] and {"/course", "/handed", "/course/tests"} <= mounts.keys()
 
 
 def run(*sources, seconds=60, **options):
@@ -307,9 +303,8 @@ def test_errors_settings_and_floods_of_one_cell_do_not_reach_the_next(monkeypatc
     )
     assert trouble[0] == "ZeroDivisionError: division by zero" and end == ""
     assert "StdinNotImplementedError" in trouble[2], "nobody is there to answer"
-    assert notebook.cells[1].outputs[0].text.startswith("[] None /") and "vse-grade-" in str(
-        notebook.cells[1]
-    )
+    shown = notebook.cells[1].outputs[0].text
+    assert shown.startswith("[] None /") and "vse-grade-" in shown
     assert len(json.dumps(notebook)) < 40_000 and 1 <= len(notebook.cells[6].outputs) < 15
 
 

@@ -27,7 +27,10 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
     try:
         answer = values.decode(filed.form, lambda number: Distant(filed.ask, number))
         if isinstance(answer, Distant):
-            return _judge_function(task, answer, filed.ask)
+            judgement = _judge_function(task, answer, filed.ask)
+            if not judgement.passed:
+                go_on(task, filed)
+            return judgement
     except Exception as error:  # whatever the form is
         hint = f"{task.trials[0].hint} (Your answer could not be read: {error}.)"
         return Judgement(task.title, 0, len(task.trials), hint)
@@ -35,23 +38,26 @@ def judge_filed(task: Exercise, filed: Filed) -> Judgement:
 
 
 def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) -> Judgement:
-    """Judge a function, and give the cells below a right one if it is not."""
+    """Judge a function by calls of it, unless it is empty or uses what does the work already."""
     match ask(f"own_work({answer.number}, {list(task.defined_above)!r}, {list(task.instead)!r})"):
         case [True, str()]:
-            judgement = not_answered(task)
+            return not_answered(task)
         case [bool(), str(helper)] if helper:
-            judgement = refused(task, helper)
+            return refused(task, helper)
         case _ if task.caller:
             called = ask(f"call_through({source_of(task.caller)}, {answer.number})")
             if not isinstance(called, int):
                 raise ValueError("it says what makes no sense")
-            judgement = judge_by_trials(task, Distant(ask, called))
-        case _:
-            judgement = judge_by_trials(task, answer)
-    if task.reference and not judgement.passed:
-        with suppress(ConnectionError, TimeoutError, ValueError):
-            ask(f"go_on_with({source_of(task.reference)}, {answer.number})")
-    return judgement
+            return judge_by_trials(task, Distant(ask, called))
+    return judge_by_trials(task, answer)
+
+
+def go_on(task: Exercise, filed: Filed) -> None:
+    """Give the cells below a right function in place of a wrong answer, if that is a function."""
+    match filed.form:
+        case {"function": int(number)} if task.reference:
+            with suppress(ConnectionError, TimeoutError, ValueError):
+                filed.ask(f"go_on_with({source_of(task.reference)}, {number})")
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -78,31 +78,32 @@ def run_cells(
 
     After a cell that raises, the next one runs. A cell may take half of the seconds that are left and is then
     interrupted, so one endless loop does not take the time of the others. If a cell ends its kernel or cannot
-    be stopped, a new kernel runs the cells before it once more, without it, and goes on. Each kernel works in
-    an empty folder with settings of its own. When it ends, so does all that it started, and what it wrote is
-    deleted. The notebook's outputs are replaced, and `judge` gets each answer right after its cell.
+    be stopped, a new kernel runs the cells before it once more, without it, and goes on; where only a call of
+    its function did that, the cell stays. Each kernel works in an empty folder with settings of its own. When
+    it ends, so does all that it started, and what it wrote is deleted. The notebook's outputs are replaced,
+    and `judge` gets each answer right after its cell, also when the cell runs once more.
     """
     made, left = CellsRun(), seconds
     sources = {place: cell.source for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"}
     places = [place for place, source in sources.items() if source.strip()]
     imports_course = any("course" in source for source in sources.values())
     for _ in range(KERNELS):
-        place = -1
+        place, ended = -1, True
         try:
             with _started(imports_course) as kernel:
                 kernel.room, kernel.until = output_bytes, time.monotonic() + left
                 for place in places:
-                    repeated = place in made.trouble
+                    repeated, ended = place in made.trouble, True
                     if kernel.until <= time.monotonic() and not repeated:
                         made.end = "the time limit was reached"
                         return made
                     if repeated:
                         kernel.run(sources[place])
-                        kernel.filed(place)
-                        continue
-                    made.trouble[place] = ""
-                    notebook.cells[place].outputs = []
-                    made.trouble[place] = kernel.run(sources[place], notebook.cells[place].outputs)
+                    else:
+                        made.trouble[place] = ""
+                        notebook.cells[place].outputs = []
+                        made.trouble[place] = kernel.run(sources[place], notebook.cells[place].outputs)
+                    ended = repeated  # what ends Python from here on is a call of its function
                     for exercise, filed in kernel.filed(place).items():
                         judge(exercise, filed)
                     if kernel.gone:  # for a judge takes it as one more answer that is wrong
@@ -115,7 +116,7 @@ def run_cells(
             made.trouble[place] = made.trouble[place] or str(gone)
             left, output_bytes = kernel.left, kernel.room
             slow = {other for other, why in made.trouble.items() if why.startswith("stopped after")}
-            places = [other for other in places if other != place and other not in slow]
+            places = [other for other in places if not (other == place and ended) and other not in slow]
             if made.trouble.keys() >= set(places):
                 return made
     made.end = f"its cells have ended Python {KERNELS} times"

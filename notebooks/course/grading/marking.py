@@ -18,7 +18,7 @@ from nbformat import NotebookNode
 
 from course.checks import EXERCISES, Judgement
 from course.checks.exercise import NOT_ANSWERED
-from course.grading.judging import judge_filed
+from course.grading.judging import go_on, judge_filed
 from course.grading.kernel import Filed, run_cells
 from course.grading.parts import in_quotes
 
@@ -88,7 +88,7 @@ class HandedIn:
 
 def read_hand_in(path: Path, name: str) -> HandedIn:
     """Read a learner's notebook, and nothing but the sources of its cells; the report calls it `name`."""
-    digest = ""
+    name, digest = _whole(name), ""
     try:
         if path.stat().st_size > LARGEST_NOTEBOOK:
             raise ValueError(f"it has more than {LARGEST_NOTEBOOK // 1_000_000} MB")
@@ -99,8 +99,8 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
         with warnings.catch_warnings(action="ignore"):  # what a schema wants of cells does not matter here
             cells = nbformat.reads(content.decode("utf-8-sig"), as_version=4).cells
         kinds = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
-        made = [kinds.get(cell.cell_type, kinds["markdown"])(str(cell.source)) for cell in cells]
-        tagged = ["parameters" in cell.metadata.get("tags", ()) for cell in cells]
+        made = [kinds.get(cell.cell_type, kinds["markdown"])(_whole(str(cell.source))) for cell in cells]
+        tags = [list(cell.metadata.get("tags", ())) for cell in cells]
     except Exception as error:  # a file from outside can be wrong in every way
         reason = one_line(f"{type(error).__name__}: {error}")
         return HandedIn(name, None, digest, trouble=f"Not run: it is no notebook ({reason}).")
@@ -108,11 +108,17 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     code = {place: cell.source for place, cell in enumerate(made) if cell.cell_type == "code"}
     keys = [key for key in EXERCISES if any(in_quotes(key, source) for source in code.values())]
-    numbers = {*(key[:2] for key in keys), *re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name)}
+    numbers = {key[:2] for key in keys} or set(re.findall(r"(?<!\d)(\d\d)(?=_[a-z])", name))
     lessons = frozenset(numbers & {key[:2] for key in EXERCISES})
     trouble = "" if lessons else "Not run: it holds no exercise of this course."
-    parameters = [place for place, source in code.items() if tagged[place] or _PARAMETERS.match(source)]
-    return HandedIn(name, notebook, digest, lessons, next(iter(parameters), None), trouble)
+    injected = [place for place in code if "injected-parameters" in tags[place]]  # papermill's, below the own
+    own = [place for place in code if "parameters" in tags[place] or _PARAMETERS.match(code[place])]
+    return HandedIn(name, notebook, digest, lessons, next(iter(injected or own), None), trouble)
+
+
+def _whole(text: str) -> str:
+    """Without halves of letters, of which JSON, a message to a kernel and a page can hold none."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def exercises_of(wanted: Iterable[str]) -> list[str]:
@@ -138,10 +144,15 @@ def run_and_mark(handed_in: HandedIn, tier: str, seconds: float, wanted: Iterabl
     parameters = f'tier = "{tier}"\ndata = "scenes"\ndata_root = ""\nseed = 0'
     cells.insert(first, nbformat.v4.new_code_cell(f"# Set by python -m course grade.\n{parameters}"))
     judged: dict[str, Mark] = {}
+    passed: dict[tuple[str, int], bool] = {}  # by the cell, which may run once more
 
     def judge(key: str, filed: Filed) -> None:
-        if key in EXERCISES:
+        if (key, filed.place) in passed:
+            if not passed[key, filed.place]:
+                go_on(EXERCISES[key], filed)
+        elif key in EXERCISES:
             judgement = judge_filed(EXERCISES[key], filed)
+            passed[key, filed.place] = judgement.passed
             checks = filed.checks + (judged[key].checks if key in judged else 0)
             judged[key] = _mark(key, judgement, checks, handed_in.name)
             text = f"python -m course grade: {one_line(judgement)}\n"
