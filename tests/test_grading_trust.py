@@ -47,8 +47,11 @@ def test_a_reference_can_be_sent_to_stand_in_for_a_wrong_answer(exercise):
     task = EXERCISES[exercise]
     source = judging.source_of(task.reference)
     assert "course.checks" not in source, "a kernel knows no check"
-    made = eval(f"inside.made_from({source})", {"inside": inside})
+    ask(f"go_on_with({source}, {filed(lambda: 0).form['function']})")
+    made = sys.modules["__main__"].__dict__.pop("<lambda>")
     assert judge_by_trials(task, task.called(made)).passed
+    inside.check(exercise, made)
+    assert ask("hand_over()") == [], "what stands in is nobody's answer"
 
 
 def carried(value):
@@ -221,10 +224,8 @@ for value in range(1000):
 @pytest.mark.skipif(sys.platform != "linux", reason="what a kernel may read is confined on Linux")
 def test_no_trick_earns_a_point(tmp_path):
     where = f"CHECKOUT = {str(ROOT)!r}\n"
-    tricks = (FORGED, where + BORROWED, where + PUBLISHED, TRIED, OF_THE_CALLER)
-    made = graded(
-        tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), quietly(REPLACED), "print(1)"
-    )
+    tricks = (FORGED, where + BORROWED, where + PUBLISHED, TRIED, OF_THE_CALLER, REPLACED)
+    made = graded(tmp_path, IMPORT, 'check("00.rank", 7)', *map(quietly, tricks), "print(1)")
     # What 7 and 0.999 are worth by themselves: a whole number, a percentage.
     assert points(made) == {"rank": 1, "predict": 0, "search": 0, "break": 1, "explore": 0}
     assert {mark.exercise: mark.checks for mark in made.marks}["00.break"] == 1000

@@ -23,6 +23,7 @@ Answer = TypeVar("Answer", bound=Callable[..., Any])
 
 _filed: list[tuple[str, Any]] = []  # exercises and answers since the grader last asked
 _functions: list[Callable[..., Any]] = []
+_given: list[Any] = []  # right functions, in the place of answers
 _inputs: list[Tensor] = []  # of the last call: those that a gradient may be asked for
 _outputs: list[Tensor] = []
 
@@ -36,12 +37,13 @@ class Receipt(SimpleNamespace):
 
 
 def check(exercise: str, answer: Any) -> Receipt:
-    """Hand in an answer; the last one to an exercise counts."""
+    """Hand in an answer, unless the grader gave it; the last one to an exercise counts."""
     try:
         form = values.encode(answer, _functions)
     except Exception as error:  # whatever a learner has made
         form = {"other": f"a {type(answer).__name__} that stops with {type(error).__name__}"}
-    _filed.append((str(exercise), form))
+    if not any(answer is one for one in _given):
+        _filed.append((str(exercise), form))
     return Receipt(title=str(exercise), points=0, possible=0, message="Handed in.", passed=False)
 
 
@@ -110,7 +112,8 @@ def call_through(name: str, source: str, imports: dict[str, str], number: int) -
 def go_on_with(name: str, source: str, imports: dict[str, str], number: int) -> str:
     """Give the cells below a right function in place of one that is not, under its name if it has one."""
     if known := getattr(_functions[number], "__name__", ""):
-        sys.modules["__main__"].__dict__[known] = made_from(name, source, imports)
+        _given.append(made_from(name, source, imports))
+        sys.modules["__main__"].__dict__[known] = _given[-1]
     return values.write(None)
 
 
