@@ -215,7 +215,7 @@ def test_each_arm_is_trained_from_each_seed_and_recorded_with_what_it_went_throu
         assert by_seed[1] == expected[metric], metric
 
 
-def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, trainings):
+def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, trainings, monkeypatch):
     def again(open_data=small_data, name="2ad_parts", arm="all", seeds=(0,), **options):
         in_a_lesson(name, open_data, seeds=seeds, arms=[arm], folder=tmp_path, **options)
 
@@ -228,6 +228,15 @@ def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, 
     again(changes=SMALL | {"dim": 12})
     again(features="region")
     assert len(trainings) == len(trained_in(tmp_path)) == 6
+
+    def busy(*given, **options):  # another process trains, and records it while this one waits
+        for entry in trained_in(tmp_path):
+            records.write(entry, tmp_path / "ours")
+        raise BlockingIOError
+
+    monkeypatch.setattr(running, "fit_in_rounds", busy)
+    monkeypatch.setattr(running, "PATIENCE", 0)
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all"], folder=tmp_path / "ours")
 
 
 def killed_worker(cache, folder):

@@ -244,12 +244,17 @@ class _Runner:
         """
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
-        folder, same = self.settings.folder, self.recorded(trainings, seed)
-        for entry in same:
-            if asked <= entry.metrics.keys():
-                self.settings.log(f"{title}, seed {seed}: recorded already")
-                return entry
-        parts = [self.train(training, seed) for training in trainings]
+        folder, parts = self.settings.folder, list[Trained]()
+        while not parts:
+            same = self.recorded(trainings, seed)
+            for entry in same:
+                if asked <= entry.metrics.keys():
+                    self.settings.log(f"{title}, seed {seed}: recorded already")
+                    return entry
+            try:
+                parts = [self.train(training, seed) for training in trainings]
+            except BlockingIOError:  # another process is training it, and may record it
+                time.sleep(PATIENCE)
         entry = record_of(trainings, parts, sources, self.opened(trainings[0].system.features).test, seed)
         records.write(entry, folder)
         for training in trainings:
@@ -272,11 +277,8 @@ class _Runner:
     def train(self, training: Training, seed: int) -> Trained:
         """Train a system and measure it, or return it if it was just trained."""
         key = training.digest, training.seed(seed)
-        while key not in self.trained:
-            try:
-                self.trained[key] = self._train(training, seed)
-            except BlockingIOError:  # another process is training it
-                time.sleep(PATIENCE)
+        if key not in self.trained:
+            self.trained[key] = self._train(training, seed)
         return self.trained[key]
 
     def _train(self, training: Training, seed: int) -> Trained:
