@@ -51,14 +51,17 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
 
 
 def test_systems_of_one_recipe_are_told_apart_by_their_folders(folders, tmp_path):
-    """One has another batch size, one began with the weights of the first."""
+    """One has another batch size, one the weights of the first, one word vectors, one saw other data."""
     (folder, run), *_ = folders.items()
     train(recipe(training__epochs=1, training__batch_size=7), DATA, folder=tmp_path / "other", seed=0)
     begun = {"weights": run.model.state_dict(), "tokenizer": run.tokenizer}
     train(run.recipe, DATA, folder=tmp_path / "further", seed=0, **begun)
-    three = [folder, tmp_path / "other", tmp_path / "further"]
-    found = Systems.read(three, lambda recipe: DATA)
-    assert list(found.runs) == [f"vsepp_grid_gru ({one})" for one in three]
+    words = torch.ones(len(run.tokenizer), 8)
+    train(run.recipe, DATA, folder=tmp_path / "words", seed=0, tokenizer=run.tokenizer, vectors=words)
+    train(run.recipe, replace(DATA, dev=DATA.train), folder=tmp_path / "data", seed=0)
+    all_runs = [folder, *(tmp_path / name for name in ("other", "further", "words", "data"))]
+    found = Systems.read(all_runs, lambda recipe: DATA)
+    assert list(found.runs) == [f"vsepp_grid_gru ({one})" for one in all_runs]
 
 
 def test_the_difference_to_a_system_that_finds_nothing_has_the_interval_of_the_other():
@@ -66,16 +69,12 @@ def test_the_difference_to_a_system_that_finds_nothing_has_the_interval_of_the_o
     scores = torch.from_numpy(dice.standard_normal((40, 120)))
     of_kind = dict(zip(("pictures", "captions"), ranks(scores, owner), strict=True))
     one = Retrieved(recipe(), 0, {}, of_kind, {})
-    nothing = Retrieved(
-        recipe(), 0, {}, {kind: torch.full_like(own, 99) for kind, own in of_kind.items()}, {}
-    )
+    nothing = Retrieved(recipe(), 0, {}, {kind: 0 * own + 99 for kind, own in of_kind.items()}, {})
     assert difference_interval([(one, nothing)], owner) == intervals(scores, owner)["rsum"]
     assert difference_interval([(one, nothing), (nothing, one)], owner) == (0, 0)
 
 
-def test_the_command_trains_recipes_takes_runs_and_shows_the_queries_that_differ_most(
-    folders, tmp_path, monkeypatch
-):
+def test_the_command_trains_recipes_takes_runs_and_shows_queries(folders, tmp_path, monkeypatch):
     monkeypatch.setattr("vsecore.cli.options.open_for", lambda *given: DATA)
     small = (
         "training.batch_size=10,dim=8,text.encoder.word_dim=4,text.encoder.minimum_count=1,training.epochs=1"

@@ -90,11 +90,8 @@ def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
     both(kept)
     page = page_of(kept)
     found = [high - low for high, low in zip(HIGH, LOW, strict=True)]
-    for name, values, verdict in (
-        ("rsum", found, ": rep"),
-        ("mAP@R to text", [one / 10 for one in found], ""),
-    ):
-        middle, (_, high) = statistics.mean(values), interval(values)
+    for name, own, verdict in (("rsum", found, ": rep"), ("mAP@R to text", [one / 10 for one in found], "")):
+        middle, (_, high) = statistics.mean(own), interval(own)
         assert f"{name} {middle:+.1f} ± {high - middle:.1f}{verdict}" in page
     assert "Who sees relations?" not in page, "nobody measured it"
     assert "5 seeds" in page and "| reproduced | 1 | 0 |\n| not tried | 0 | 1 |" in page

@@ -55,10 +55,7 @@ def test_only_the_same_thing_run_again_takes_the_place_of_a_record(tmp_path):
 def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monkeypatch):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-        done = subprocess.run(
-            ["git", *identity, "-C", tmp_path, *arguments], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        return subprocess.check_output(["git", *identity, "-C", tmp_path, *arguments], text=True).strip()
 
     source = tmp_path / "vsecore" / "records.py"
     source.parent.mkdir()

@@ -28,13 +28,8 @@ def test_the_best_stands_first_and_what_a_notebook_adds_is_bold():
 @pytest.mark.parametrize("name", queries.SYSTEMS)
 def test_first_pictures_are_those_of_a_recorded_training(name):
     stored = read_json(queries.stored(name))
-    (record,) = (
-        one
-        for one in records.find(
-            RESULTS, name=stored["name"], config_hash=stored["config_hash"], data="scenes"
-        )
-        if one.seed == stored["seed"]
-    )
+    wanted = {field: stored[field] for field in ("name", "config_hash", "seed")}
+    (record,) = records.find(RESULTS, data="scenes", **wanted)
     assert stored["fingerprint"] == record.data["fingerprint"]  # features differ by processor
     own = [picture == caption // 5 for caption, picture in enumerate(queries.first_pictures()[name].tolist())]
     assert len(own) == 5000

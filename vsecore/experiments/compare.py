@@ -66,8 +66,8 @@ class Retrieved:
 class Systems:
     """The runs of some systems on one split.
 
-    Runs of the same recipe are seeds of one system; those that began with another run's weights are a system
-    of their own.
+    Runs of the same recipe on the same data are seeds of one system; those that began with another run's
+    weights, or with word vectors, are a system of their own.
     """
 
     runs: dict[str, list[Retrieved]]
@@ -91,12 +91,13 @@ class Systems:
             ValueError: fewer systems than `least`, a seed twice, other pictures or captions than the
                 first's, or features of another network than a run reads.
         """
-        found: dict[tuple[str, bool], list[Retrieved]] = defaultdict(list)
-        places: dict[tuple[str, bool], Path] = {}
+        found: dict[tuple[object, ...], list[Retrieved]] = defaultdict(list)
+        places: dict[tuple[object, ...], Path] = {}
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
-            data, system = open_data(run.recipe), (run.recipe.hash(), bool(run.data.get("weights")))
+            data, begun = open_data(run.recipe), [bool(run.data.get(one)) for one in ("weights", "vectors")]
+            system = (run.recipe.hash(), run.data["fingerprint"], *begun)
             check_features(folder, run.data, data.name, data)
             part = data.part(split)
             first = first or part
