@@ -110,12 +110,12 @@ def trained_in(folder):
     return [entry for entry in records.find(folder) if entry.name != BASELINE]
 
 
-def small_data(kind="grid", seed=0):
-    """Twenty pictures of random elements; a caption says the number of its picture."""
-    dice = np.random.default_rng([seed, KINDS.index(kind)])
-    captions = [f"thing{picture} word{word}" for picture in range(20) for word in range(2)]
-    pixels = dice.standard_normal((20, 5, 7)).astype(np.float16)
-    split = Split("train", pixels, captions, np.repeat(np.arange(20), 2), [str(row) for row in range(20)])
+def small_data(kind="grid", seed=0, count=20):
+    """Some pictures of random elements; a caption says the number of its picture."""
+    dice, rows = np.random.default_rng([seed, KINDS.index(kind)]), range(count)
+    captions = [f"thing{picture} word{word}" for picture in rows for word in range(2)]
+    pixels = dice.standard_normal((count, 5, 7)).astype(np.float16)
+    split = Split("train", pixels, captions, np.repeat(np.arange(count), 2), [*map(str, rows)])
     return Dataset("small", split, split, split, kind)
 
 
@@ -149,10 +149,7 @@ def test_arms_are_systems_that_differ_in_nothing_but_what_the_experiment_is_abou
 
 
 def test_a_difference_that_a_paper_prints_is_of_the_same_pictures_and_the_closest_features():
-    printed = {
-        (claim.experiment, claim.system, claim.against, claim.about): printed_difference(claim)
-        for claim in claims()
-    }
+    printed = {(x.experiment, x.system, x.against, x.about): printed_difference(x) for x in claims()}
     both_ways = {names[1:3]: found for names, found in printed.items() if names[0].startswith("set_")}
     assert both_ways["DivE", "PVSE"] == (pytest.approx(377.7 - 374.4), "COCO 5K")
     assert both_ways["DivE", "PCME"] == (pytest.approx(442.6 - 428.1), "Flickr30K")
@@ -310,14 +307,8 @@ def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_experiment_that_looks_at_relations_records_them_for_systems_and_ensembles(
-    tmp_path, monkeypatch, trainings
-):
-    dice = np.random.default_rng(5)
-    captions = [f"thing{picture} word{word}" for picture in range(6) for word in range(2)]
-    pixels = dice.standard_normal((6, 5, 7)).astype(np.float16)
-    pairs = Split("test", pixels, captions, np.repeat(np.arange(6), 2), [str(row) for row in range(6)])
-    left_right = torch.tensor([[[True, False]] * 2] * 3)
+def test_relations_are_recorded_of_systems_and_of_ensembles(tmp_path, monkeypatch, trainings):
+    pairs, left_right = small_data(seed=5, count=6).test, torch.tensor([[[True, False]] * 2] * 3)
     monkeypatch.setattr(recording, "relation_pairs", lambda kind: pairs)
     monkeypatch.setattr(recording, "sideways_captions", lambda: left_right)
     monkeypatch.setattr(recording, "on_truth", lambda scores, test, name: {})
@@ -380,9 +371,7 @@ def test_every_stored_record_is_of_an_arm_or_of_what_arms_are_compared_with():
             assert (entry.name, entry.config_hash) in titles, f"no arm is {entry.file_name}: take it away"
 
 
-def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others(
-    tmp_path, monkeypatch, trainings
-):
+def test_each_system_is_tuned_until_the_best_rate_lies_between_others(tmp_path, monkeypatch, trainings):
     monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
     best_on_dev = {"2ad_grid_gru": 2e-3, "2ad_grid_gru+mean": 8e-3}  # what dev will say, whatever is trained
 
@@ -412,6 +401,17 @@ def test_each_system_is_tuned_on_dev_until_the_best_rate_lies_between_two_others
     assert {arm: set(by_seed) for arm, by_seed in found.items()} == {arm: {0, 1} for arm in arms}
 
 
+def test_a_rate_that_diverges_is_worse_than_all_others():
+    def train(rate, highest=2e-3):
+        if rate > highest:
+            raise FloatingPointError
+        return rate
+
+    assert tuning.search(train) == {1e-3: 1e-3, 2e-3: 2e-3, 4e-3: -math.inf}
+    with pytest.raises(FloatingPointError, match="every learning rate"):
+        tuning.search(lambda rate: train(rate, 0))
+
+
 def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypatch):
     monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
     for number, best in enumerate(("mean", "5-max")):
@@ -431,7 +431,10 @@ def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypa
         in_a_lesson("2ad_pooling", small_data, arms=["simple, chosen on dev"], folder=tmp_path)
 
 
-def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path, monkeypatch):
+def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path):
+    photographs = replace(small_data().test, pictures=np.zeros((20, 3, 8, 8), np.uint8))
+    record_references(Dataset("album", *[photographs] * 3, "pixels"), tmp_path, lambda line: None)
+    assert not list(tmp_path.iterdir()), "photographs have no linear baseline"
     data = scenes.load(train=20, dev=20, test=40)
     record_references(data, tmp_path, lambda line: None)
     ridge, oracle = (records.find(tmp_path, name=name)[0].metrics for name in (BASELINE, ORACLE))
@@ -446,12 +449,6 @@ def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path,
     assert on_truth(truth.T.float(), small_data().test, "small") == {}
     other = replace(data.test, captions=list(reversed(data.test.captions)))
     assert on_truth(truth.T.float(), other, "scenes") == {}
-
-
-def test_photographs_have_no_linear_baseline(tmp_path):
-    split = replace(small_data().test, pictures=np.zeros((20, 3, 8, 8), np.uint8))
-    record_references(Dataset("album", split, split, split, "pixels"), tmp_path, lambda line: None)
-    assert not list(tmp_path.iterdir())
 
 
 def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_path, monkeypatch, trainings):

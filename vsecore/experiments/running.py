@@ -225,7 +225,9 @@ class _Runner:
                 return self.on_dev(f"{title} at {rate:g}", recipe, replace(system, again=0))
 
             tried = self.tuned[key] = tuning.search(train)
-            rates_tried = ", ".join(f"{rate:g}" for rate in sorted(tried))
+            rates_tried = ", ".join(
+                f"{rate:g}" if tried[rate] >= 0 else f"{rate:g} (diverged)" for rate in sorted(tried)
+            )
             self.settings.log(f"{title}: learning rate {tuning.best(tried):g}, of {rates_tried}")
         return self.tuned[key]
 

@@ -1,6 +1,8 @@
 """Each system's own learning rate, chosen on the development split: one for all would favour some of them."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -90,11 +92,17 @@ def search(
 ) -> dict[float, float]:
     """Return the highest rsum on dev, which `train` returns, at each learning rate that was tried.
 
-    These are the first ones, and others of the ladder until the best is not at the edge of those tried.
+    These are the first ones, and others of the ladder until the best is not at the edge of those tried. One
+    that diverges has minus infinity; a FloatingPointError says that all did.
     """
     results: dict[float, float] = {}
     while rates := still_to_try(results, first, ladder):
-        results |= {rate: train(rate) for rate in rates}
+        for rate in rates:
+            results[rate] = -math.inf
+            with suppress(FloatingPointError):
+                results[rate] = train(rate)
+    if not any(map(math.isfinite, results.values())):
+        raise FloatingPointError(f"the training diverges at every learning rate from {min(results):.3g} on")
     return results
 
 
