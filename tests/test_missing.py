@@ -1,5 +1,6 @@
 """Training what the claims lack: each training once, the cheapest claim first."""
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -50,6 +51,14 @@ def test_the_command_counts_the_claims_that_are_judged(tmp_path, claimed):
     assert "a claim's statement" in str(CliRunner().invoke(app, [*command, "2da"]).exception)
 
 
+def test_a_process_of_the_pool_sees_no_gpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    for name in ("os.nice", "torch.set_num_threads", "signal.signal"):
+        monkeypatch.setattr(name, lambda *given: None)
+    missing._stand_back()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
 def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):
     claimed({}, OTHER, {"against": "without AdPool", "statement": "AdPool helps"})
     study(tmp_path, "2ad_parts", "all", SEEDS, "scenes")
@@ -68,6 +77,4 @@ def test_the_cheapest_claim_is_trained_first(tmp_path, claimed, monkeypatch):
     monkeypatch.setattr(missing, "executor", ThreadPoolExecutor)
     train_missing(["2ad"], "scenes", lambda *named: named, folder=tmp_path, log=said.append)
     assert trained == ["without AdPool", "without AdOpt", "without token level"]
-    assert [line.split()[0] for line in said] == ["next:", "without", "next:", "next:"], (
-        "one that fails stops no other"
-    )
+    assert [line.split()[0] for line in said] == ["next:", "without", "next:", "next:"], "others go on"

@@ -209,13 +209,14 @@ def executor(jobs: int) -> Executor:
 
 
 def _stand_back() -> None:
-    """Take one thread and the lowest priority, and end when the process that started this one has ended."""
+    """Take one thread, no GPU and the lowest priority, and end when the parent process has ended."""
 
     def follow() -> None:
         if parent := multiprocessing.parent_process():
             parent.join()
             os._exit(1)
 
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # not used yet; a GPU's precision would find no stored record
     os.nice(19)
     torch.set_num_threads(1)
     leave_to_parent()
