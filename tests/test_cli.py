@@ -122,6 +122,12 @@ def test_runs_and_cca_are_evaluated_as_one(features, trained, tmp_path, complain
     members = [(one["name"], one["seed"], one["weight"]) for one in recorded["test"].config["members"]]
     assert members == [("cca", 0, 2), ("vsepp_grid_gru", 0, 1), ("vsepp_grid_gru", 1, 1)]
     assert recorded["test"].seconds > sum(one.timings["seconds"] for one in loaded)
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("caption 0.5 0.1\npicture 0.1 0.5\n")
+    np.save(trained[1] / "dev_ims.npy", np.load(trained[1] / "dev_ims.npy")[::-1])
+    for more in ([], ["--folds", "2"], ["--vectors", vectors], ["--data", trained[1]] * 2):  # four more
+        run("evaluate", *runs, "--data", features, *more, "--record", records_kept)
+    assert len(records.find(records_kept)) == 6
     assert "--weight" in complaint("evaluate", *runs, "--data", features, *weights[:2])
     assert "only cca takes them" in complaint("evaluate", out, "--data", features, "--vectors", "glove")
     seen = []  # so few pictures are ranked the same by other weights
@@ -169,10 +175,8 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         patched.setattr("vsecore.data.features.open_precomp", lambda *_, **__: pytest.fail("data are read"))
         said = complaint(*command)
     assert "holds a run already" in said and "--resume" in said and "--out" in said
-    assert (
-        run(*command, "--resume").split("test:")[1].split("run:")[0]
-        == first.split("test:")[1].split("run:")[0]
-    )
+    one, other = (said.split("test:")[1].split("run:")[0] for said in (first, run(*command, "--resume")))
+    assert one == other
 
 
 @pytest.mark.parametrize(
@@ -197,6 +201,8 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["without AdPool"]),
         (["experiment", "2ad_parts", "--data", "nowhere"], ["nowhere", "folder"]),
         (["experiment", "2ad_parts", "--seeds", "0"], ["--seeds"]),
+        (["experiment", "2ad_parts", "--missing", "--dry-run"], ["a name is given"]),
+        (["experiment", "2ad_parts", "--claim", "2ad"], ["--claim is given without --missing"]),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(arguments, words, monkeypatch, tmp_path, complaint):
@@ -210,9 +216,8 @@ def test_bad_input_is_told_in_a_sentence(arguments, words, monkeypatch, tmp_path
 def test_baselines_are_printed_and_recorded(features, tmp_path):
     said = run("baselines", "--data", features, "--record", tmp_path)
     found = {entry.name: entry.metrics["rsum"] for entry in records.find(tmp_path)}
-    assert all(
-        f"{name}: " in said and f"rsum {found[name]:.1f}" in said for name in ("chance", "ridge", "cca")
-    )
+    for name in ("chance", "ridge", "cca"):
+        assert f"{name}: " in said and f"rsum {found[name]:.1f}" in said
 
 
 def test_features_of_two_networks_are_joined(features, tmp_path):
@@ -234,10 +239,11 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(features, 
     assert ": rsum" not in again and "recorded already" in again and "| 426.9 |" in again
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{word} {'0.5 ' * 7}0.1\n" for word in ("caption", "picture", "the", "of")))
-    other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors]
-    other += ["--scale", "lesson"]
-    said = run("experiment", "2ad_parts", "--data", features, *other, *SMALL, "--set", "training.epochs=2")
+    other = ["--record", tmp_path / "other", "--seeds", 1, "--arm", "all", "--vectors", vectors, *SMALL]
+    said = run(*command[:4], "--scale", "lesson", *other, "--set", "training.epochs=2")
     assert "all, seed 0: rsum" in said and "| all | 1 |" in said and "426.9" not in said  # another system
+    tables = {path.stem for path in tmp_path.glob("*/*.csv")}
+    assert tables == {f"2ad_parts-album-lesson-test{more}" for more in ("", "-vectors-set")}
     (record,) = (json.loads(path.read_text()) for path in (tmp_path / "other").glob("2ad*.json"))
     assert record["data"]["vectors"] and record["config"]["training"]["epochs"] == 2
 
@@ -246,9 +252,7 @@ def test_an_experiment_is_run_shown_beside_the_paper_and_gone_on_with(features, 
     "arguments", [["train", "vsepp_grid_gru", "--record"], ["data", "extract", "nowhere"]]
 )
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_file_where_a_folder_belongs_is_told_before_any_work(
-    arguments, inside, monkeypatch, tmp_path, complaint
-):
+def test_a_file_where_a_folder_belongs_is_told_first(arguments, inside, monkeypatch, tmp_path, complaint):
     monkeypatch.setattr("vsecore.scenes.load", lambda **_: pytest.fail("the data are opened"))
     file = tmp_path / "file"
     file.write_text("here already")

@@ -33,6 +33,8 @@ class Scored:
     part: Split
     member: dict[str, Any]
     """What identifies it in a record."""
+    data: Dataset
+    """What holds the split."""
     seconds: float
     """What its training took."""
     towers: tuple[VSE, Any] | None = None
@@ -129,10 +131,14 @@ def evaluate(
         queries.write_queries(per_query, scores, pool)
     if record is not None:
         members = [one | ({"weight": weight[place]} if weight else {}) for place, one in enumerate(members)]
+        for place, system in enumerate(systems):
+            if (tested_on := system.data.fingerprint()) != system.member["data"]["fingerprint"]:
+                members[place]["tested_on"] = tested_on
         note = f"mean similarity of {len(members)} systems on {searched}"
         note += f", mean of {folds} folds" if folds else ""
         seconds = sum(system.seconds for system in systems)
-        entry = records.record_ensemble(members, split, metrics, seconds, note)
+        measured = ", ".join([split, *([f"{folds} folds"] if folds else []), *(["COCO"] if coco else [])])
+        entry = records.record_ensemble(members, measured, metrics, seconds, note)
         typer.echo(f"record: {records.write(entry, record)}")
 
 
@@ -154,11 +160,11 @@ def _score(
 
     began, name = time.perf_counter(), str(run)
     if run == CCA:
-        dataset = open_dataset(source, "grid", test=split)
-        data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": str(vectors or "none")}
+        dataset, words = open_dataset(source, "grid", test=split), "none" if vectors is None else vectors.name
+        data = {"name": dataset.name, "fingerprint": dataset.fingerprint(), "vectors": words}
         member = {"name": name, "config_hash": "", "seed": 0, "data": data}
-        part = dataset.part(split)
-        return Scored(cca_scores(dataset.train, part, vectors), part, member, time.perf_counter() - began)
+        part, scores = dataset.part(split), cca_scores(dataset.train, dataset.part(split), vectors)
+        return Scored(scores, part, member, dataset, time.perf_counter() - began)
     if (is_towers(name) or (name in RECIPES and not run.exists())) and get(name).is_trained:
         recipe, seconds = get(name), None
         dataset = open_for(recipe, source, split)
@@ -178,7 +184,7 @@ def _score(
         write_embeddings(embeddings, v, t, part)
     seconds = time.perf_counter() - began if seconds is None else seconds
     paper = printed_metrics(recipe, dataset.name, len(part)) if part is dataset.test else {}
-    return Scored(scores, part, member, seconds, (model, tokenizer), paper)
+    return Scored(scores, part, member, dataset, seconds, (model, tokenizer), paper)
 
 
 def _trained(folder: Path, source: str, split: SplitName, named: bool) -> tuple[Run, Dataset]:
