@@ -90,8 +90,19 @@ def experiment(
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     options.check_writable("--record", folder)
     if missing or (dry_run and not name):
+        given = {"a name": name, "--features": features, "--seeds": seeds, "--scale": scale, "--arm": arm}
+        more = {
+            "--set": set_,
+            "--vectors": vectors,
+            "--split": split != "test",
+            "more --data": data and data[1:],
+        }
+        if unread := [option for option, value in (*given.items(), *more.items()) if value]:
+            raise ValueError(f"{unread[0]} is given, and what the claims lack does not depend on it")
         _missing(data[0] if data else "scenes", folder, claim or [], dry_run)
         return
+    if claim:
+        raise ValueError("--claim is given without --missing, which alone reads it")
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
     named = [compared.data_named(source) for source in data or ["scenes"]]
@@ -126,7 +137,9 @@ def experiment(
     if set_:
         typer.echo("The paper's numbers are left out: with --set, these are no longer its systems.")
     if not on_scenes:
-        typer.echo(f"written: {', '.join(map(str, comparison.write(folder, name)))}")
+        words, changed = "" if vectors is None else vectors.stem, "set" if set_ else ""
+        table = "-".join(filter(None, (name, dataset.name, features, scale, split, words, changed)))
+        typer.echo(f"written: {', '.join(map(str, comparison.write(folder, table)))}")
 
 
 def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
@@ -253,7 +266,8 @@ def _trained(system: str, sources: list[str], seeds: int, vectors: Path | None, 
         vectors = None  # word pieces have vectors of their own
     (source, dataset), folders = _opened(recipe, sources), list[Path]()
     for seed in range(seeds):
-        folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{seed}")
+        words = "" if vectors is None else f"{vectors.stem}-"
+        folders.append(out / f"{recipe.name}-{recipe.hash()}-{dataset.name}-{words}{seed}")
         command = Command(name, tuple(changes), source, str(vectors) if vectors else None, seed=seed)
         run = train_as(command, folders[-1], resume=folders[-1].is_dir(), how={"device": "auto"}).run
         typer.echo(f"{folders[-1]}: rsum {run.best['rsum']:.1f} on dev")
