@@ -90,7 +90,10 @@ def test_the_numbers_of_a_verdict_are_those_of_the_records(kept, page_of):
     both(kept)
     page = page_of(kept)
     found = [high - low for high, low in zip(HIGH, LOW, strict=True)]
-    for name, own, verdict in (("rsum", found, ": rep"), ("mAP@R to text", [one / 10 for one in found], "")):
+    for name, own, verdict in (
+        ("rsum", found, ": reproduced<br>"),
+        ("mAP@R to text", [one / 10 for one in found], ""),
+    ):
         middle, (_, high) = statistics.mean(own), interval(own)
         assert f"{name} {middle:+.1f} ± {high - middle:.1f}{verdict}" in page
     assert "Who sees relations?" not in page, "nobody measured it"

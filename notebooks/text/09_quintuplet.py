@@ -709,10 +709,10 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # and 0.4. Even offline terms alone learn, but slowly: rsum reaches 99 to 134 with fair lists, and 281 to 296 with long ones, where only 18 % of the captions
 # are true.
 #
-# **How sure we are.** The row with one seed proves little. AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
+# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
 # training here tells whether its gain comes from that or from adapting. Five of *w/o OfflineAdap*, with fair lists, do not settle it. The
-# paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. [The evidence page](../evidence/aoq.md) has all
-# systems with fair lists.
+# paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. [The evidence page](../evidence/aoq.md) has those
+# with fair lists; the scoreboard, made in another world, has none.
 
 # %% [markdown]
 # ## Change one thing

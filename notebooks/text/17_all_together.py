@@ -630,7 +630,7 @@ check("17.explore", (your_expectation, your_finding))
 #   falls below VSE++.
 # - A setting that belongs to no idea can decide: on whole input 2AD gains 8.8, and is level with VSRN.
 # - By rsum VSRN (517.8) and an ensemble (517.9) are best; by mAP@R BFAN (32.9 % to text) and SCAN (77.1 % to picture). So name your measure.
-# - Ideas hardly add up: AdOpt brings at most 18.3 alone and 2.5 beside AdPool, a latent target 14.8 and 0.2, and relations 12.0 and −12.9.
+# - Ideas hardly add up: AdOpt brings 18.3 alone (probably less) and 2.5 beside AdPool, a latent target 14.8 and 0.2, and relations 12.0 and −12.9.
 # - R@1 misses many right answers: the 59 % of VSRN and the 58 % of SCAN are 81 % and 84 % by the truth. VSRN is better at captions of
 #   three things, SCAN at those of one (one seed each); all read places and colours well, and relations badly.
 #

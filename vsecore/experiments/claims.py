@@ -35,7 +35,7 @@ PASSED = {"i2t_r1": "passed_i2t_r1", "t2i_r1": "passed_t2i_r1"}
 class Subject:
     """What a claim may be about: the measures that judge it, and when a difference in them matters."""
 
-    measures: tuple[str, ...] = ()
+    measures: tuple[str, ...]
     on_scenes: tuple[str, ...] = ()
     """Those that count too where it is known which captions are true of which pictures."""
     margin: float = MARGIN
@@ -46,7 +46,7 @@ class Subject:
     """The recalls that it adds up, which papers print; (): recalls do not tell."""
 
     def measures_on(self, data: str) -> tuple[str, ...]:
-        """Return the measures that count on some data; (): the data cannot answer."""
+        """Return the measures that count on some data."""
         return self.measures + (self.on_scenes if data == SCENES else ())
 
 
@@ -106,7 +106,7 @@ class Claim:
     photographs: bool = False
     """Whether it is tried on photographs too."""
     fails: bool = False
-    """Whether the paper says that the other system does not learn: then it must stay below the baseline."""
+    """Whether the paper says that the other system's training fails: then it must stay below the baseline."""
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from vsecore.experiments.claims import LOSS_MARGIN, MARGIN, RETRIEVAL, SUBJECTS,
 from vsecore.experiments.experiment import get_experiment
 from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.scales import SCENES
-from vsecore.experiments.watching import ABOVE_BOUND, BOUND_MET, MULTIPLIERS, RECONSTRUCTIONS
+from vsecore.experiments.watching import ABOVE_BOUND, BOUND_MET, MULTIPLIERS, RECONSTRUCTIONS, RETURNS
 
 LEVELLED = 0.01
 """A training has levelled off if the last third of its epochs added less than this share of its rsum."""
@@ -63,7 +63,7 @@ def shut(first: Studied, second: Studied | None, data: str, about: str = "both w
             yield from below_baseline(arm, data)  # else the verdict says so
     rates = {tuning.best(training.tried) for arm in arms for training in arm.trainings if training.tried}
     if about == "contrastive loss" and len(rates) > 1:
-        yield Shut("one learning rate", "they have learned at different rates, which changes this loss too")
+        yield Shut("two learning rates", "their learning rates differ, which changes this loss too")
     yield from _unpaired(arms, data, about)
     yield from still_moving(first, about)
 
@@ -147,7 +147,10 @@ def still_moving(arm: Studied, about: str) -> Iterator[Shut]:
     met, above = arm.results.get(BOUND_MET, {}), arm.results.get(ABOVE_BOUND, {})
     bounds = {seed: losses[seed][-1] / (1 + above[seed] / 100) for seed in losses.keys() & above.keys()}
     if about == "return of the multiplier":
-        if not any(_above_again(losses[seed], multipliers[seed], bounds[seed]) for seed in bounds):
+        returned = any(arm.results.get(RETURNS, {}).values())  # perhaps within an epoch
+        if not returned and not any(
+            _above_again(losses[one], multipliers[one], bounds[one]) for one in bounds
+        ):
             yield Shut(f"multiplier of {arm.arm}", "the loss did not rise above its bound after λ was 0")
     elif about == "fall of the multiplier" and not all(met.values()):
         yield Shut(f"bound of {arm.arm}", f"it was not met from seed {min(met, key=met.__getitem__)}")

@@ -73,7 +73,12 @@ FAIR_SCALE["scenes_ambiguous"] = FAIR_SCALE["scenes"] | {"training.epochs": 20}
 
 
 FOR_SMALL = (
-    *("narrow", "small_batches", "small_batches_of_pictures", "whole_rate", "later_hardest", "whole_input"),
+    "narrow",
+    "small_batches",
+    "small_batches_of_pictures",
+    "whole_rate",
+    "later_hardest",
+    "whole_input",
     "small_decoder",
 )
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""

@@ -30,7 +30,7 @@ class Outcome:
     """The gates that keep it from being judged."""
     judgement: Judgement
     by_measure: Mapping[str, Verdict] = field(default_factory=dict)
-    """Empty unless it is judged."""
+    """Empty unless it is judged measure by measure."""
     remark: str = ""
     """Set if the weaker arm is finished but not above the linear baseline."""
 
@@ -42,7 +42,7 @@ class Outcome:
         words: str = self.judgement
         if self.claim.kind == "our question":
             words = {"reproduced": "yes", "contradicted": "no"}.get(words, words)
-        return f"{words}, {self.remark}" if self.remark else words
+        return f"{words}, {self.remark}" if self.remark and not self.claim.fails else words
 
 
 def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
@@ -66,8 +66,8 @@ def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
             by_measure = verdicts.get(outcome.claim)
             if pair is not None and by_measure is not None:
                 verdict, remark = together(list(by_measure.values())), _remark(pair, data)
-                if outcome.claim.fails and verdict == "reproduced" and not remark:
-                    verdict = "contradicted"
+                if outcome.claim.fails and not remark:  # it has learned, however much less
+                    verdict, by_measure = "contradicted", {}
                 outcome = Outcome(outcome.claim, outcome.differences, (), verdict, by_measure, remark)
             found.append(outcome)
     return found

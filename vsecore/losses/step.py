@@ -34,7 +34,7 @@ class Step:
         tokens: the words of the C captions as numbers, (C, L); None if no loss reads them.
         token_mask: bool (C, L), True where a word is real; None likewise.
         offline_apart: bool (B,), False where caption and picture of the two small batches belong together
-            after all, which short lists cannot help; None: nowhere.
+            after all, which short lists cannot avoid; None: nowhere do they.
     """
 
     scores: Tensor
