@@ -120,7 +120,8 @@ class Retriever:
     def of(cls, source: Source, run: Run | None = None) -> Self:
         """Load the retriever that an index was built with; its run need not be read twice."""
         if source.recipe:
-            if Path(source.recipe).is_absolute() and not is_towers(source.recipe):
+            there = is_towers(source.recipe) or Path(source.recipe.partition("+")[0]).is_file()  # of YAML
+            if Path(source.recipe).is_absolute() and not there:
                 raise FileNotFoundError(f"{source.recipe} holds no model any more")
             return cls.of_recipe(source.recipe)
         run = run or load_run(source.run)

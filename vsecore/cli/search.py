@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +65,8 @@ def search_index(
         features: The folder of features that the run was trained on.
         backbone: Or the network that made them.
         weights: A file of that network's weights.
-        exclude: Files and folders to leave out, such as "drafts" or "*.png". Can be repeated.
+        exclude: Files and folders to leave out, such as "drafts" or "*.png"; or the whole path of a folder
+            that is not there any more, to forget it. Can be repeated.
     """
     if run is not None and recipe is not None:
         raise ValueError("--run and --recipe are both given: an index has one model; leave one out")
@@ -87,6 +90,9 @@ def search_index(
     report = built.report
     for problem in (*report.broken.values(), *report.notes):
         typer.echo(f"left out: {problem}", err=True)
+    if report.absent:
+        forget = " ".join(f"--exclude {shlex.quote(glob.escape(str(folder)))}" for folder in report.absent)
+        typer.echo(f"pictures of folders not there stay in the index; to forget them: {forget}", err=True)
     moved = f"{report.moved} moved, " if report.moved else ""
     typer.echo(
         f"{report.added} added, {report.changed} changed, {moved}{report.removed} removed, "

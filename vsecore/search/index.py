@@ -17,7 +17,6 @@ from vsecore.data.picture_folders import Listing, list_pictures, readable_suffix
 from vsecore.search.engine import Engine
 from vsecore.search.store import Entry, Facts, Store
 from vsecore.search.vectors import MEAN, QdrantServer, Vectors
-from vsecore.typed import counted
 
 PROPOSED = 100
 """How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
@@ -57,6 +56,8 @@ class Report:
     """Files that could not be read, and why; they are not in the index."""
     notes: list[str] = field(default_factory=list)
     """What else below the folder was left out, a sentence each."""
+    absent: list[Path] = field(default_factory=list)
+    """The highest of other folders that are not there: their pictures stay until `exclude` names these."""
 
 
 class Index:
@@ -146,8 +147,8 @@ class Index:
 
         A file is read again if its length or date has changed, and embedded again if its bytes have. One that
         was moved, also from another folder, is known by its bytes; those that are nowhere are forgotten. But
-        where most of another folder is not there, nor the folder itself, as on a disk that is unplugged, its
-        pictures stay until `exclude` names it.
+        where most of another folder is not there, nor the folder itself, as on a disk whose folder vanishes
+        with it, its pictures stay until `exclude` names its whole path.
         """
         kept_in = self.store.folder
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
@@ -216,11 +217,9 @@ class Index:
             if count > found_again[folder] and _may_be_unplugged(folder, root, exclude)
         }
         nowhere = [entry.number for entry in lost if entry.path.parent not in absent]
-        if stay := [entry.path for entry in lost if entry.path.parent in absent]:
-            report.notes.append(
-                f"{counted(stay, 'picture')} of a folder that is not there, which stay in the index; to "
-                f"forget them, --exclude {min(absent)}"
-            )
+        report.absent = sorted(
+            {[one for one in (folder, *folder.parents) if not one.is_dir()][-1] for folder in absent}
+        )
         self.store.drop(nowhere)
         report.removed = len(nowhere)
         return wanted
@@ -311,8 +310,9 @@ def _is_gone(path: Path) -> bool:
 
 
 def _may_be_unplugged(folder: Path, root: Path, exclude: Sequence[str]) -> bool:
-    """Whether a folder outside root is not there, and may come back: no pattern names it."""
-    named = any(one.match(pattern) for one in (folder, *folder.parents) for pattern in exclude)
+    """Whether a folder outside root is not there, and may come back: no whole path names it."""
+    whole = [pattern for pattern in exclude if Path(pattern).is_absolute()]  # "media" is meant below root
+    named = any(one.match(pattern) for one in (folder, *folder.parents) for pattern in whole)
     return not (named or folder.is_relative_to(root) or folder.is_dir())
 
 

@@ -4,7 +4,6 @@ It works without JavaScript and loads nothing from the network. A picture is ask
 index, never by a path, so that no request can name another file; and what is sent is a new JPEG made from it.
 """
 
-import contextlib
 import io
 import socket
 import tempfile
@@ -108,12 +107,16 @@ class Page(Starlette):
         return await run_in_threadpool(self._by_content, content, name)
 
     def _by_content(self, content: bytes, name: str) -> Response:
-        pixels = 0
         with tempfile.TemporaryDirectory() as folder, self._one_upload:
             sent = Path(folder) / "picture"
             sent.write_bytes(content)
-            with contextlib.suppress(Exception), Image.open(sent, formats=FORMATS) as picture:
-                pixels = picture.width * picture.height  # a search says better why there are none
+            try:
+                with Image.open(sent, formats=FORMATS) as picture:
+                    pixels = picture.width * picture.height
+            except Image.DecompressionBombError:
+                pixels = MOST_PIXELS + 1
+            except Exception:  # Pillow's for what is no picture are of many kinds; the search refuses it
+                pixels = 0
             if pixels > MOST_PIXELS:
                 raise HTTPException(413, f"{name} has too many pixels: save it smaller.")
             try:

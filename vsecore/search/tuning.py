@@ -92,10 +92,10 @@ def tune(
     """
     recipe, weights = _recipe_and_weights(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
-    batch_size = min(recipe.training.batch_size, len(splits["train"].files))
-    training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=batch_size)
+    size = min(recipe.training.batch_size, len(splits["train"].files))
     # Pretrained weights rest while the others are new, and here none are.
-    recipe = replace(recipe, training=replace(training, frozen_epochs=0))
+    training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=size, frozen_epochs=0)
+    recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
     for warning in words_report(tokenizer, {name: split.captions for name, split in splits.items()})[1]:
         tell(f"warning: {warning}")
