@@ -64,5 +64,5 @@ def test_only_features_of_the_same_pictures_are_joined_and_nothing_is_overwritte
         join([one, one], one)
     loud = features(tmp_path / "loud", 2, 3)
     np.save(loud / "train_ims.npy", 1e5 * np.load(one / "train_ims.npy"))
-    with pytest.raises(ValueError, match=f"train0.jpg in {loud} are not finite in float16"):
+    with pytest.raises(ValueError, match=f"train0.jpg in {loud} are not finite in float16: float16 ends"):
         join([one, loud], tmp_path / "both")

@@ -180,7 +180,7 @@ def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.n
         stored = features.astype(dtype)
     bad = first_not_finite(stored)
     if bad is not None:
-        raise ValueError(
-            f'features of {names[bad]} are not finite in {dtype}: wanted dtype="float32", or smaller numbers'
-        )
+        large = np.isfinite(features[bad]).all()
+        remedy = "float16 ends at 65,504; float32 (dtype) does not" if large else "extract them again"
+        raise ValueError(f"features of {names[bad]} are not finite in {dtype}: {remedy}")
     return stored

@@ -16,7 +16,8 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     """Write a new folder in which features of the same pictures, from several folders, stand side by side.
 
     Each picture becomes one vector, the mean element of every network, whose grids may therefore have
-    different sizes. With `cells`, each cell of equal grids becomes one: what all see at the same place.
+    different sizes. With `cells`, each cell of equal grids becomes one: what all see at the same place. What
+    is joined is kept in float16; features with numbers that it cannot hold, above 65,504, are refused.
     """
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
