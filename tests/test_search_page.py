@@ -135,7 +135,7 @@ def test_the_page_in_a_browser(index):
                 page.on("request", lambda request, asked=asked: asked.append(request.url))
                 page.on("console", lambda said, told=told: told.append((said.type, said.text)))
                 page.goto(address)
-                page.keyboard.type("a big dog")  # the box has the focus
+                page.locator("#q:focus").press_sequentially("a big dog")  # it has the focus, once it is drawn
                 page.keyboard.press("Enter")
                 page.get_by_role("heading", name="Pictures for “a big dog”").wait_for()
                 page.evaluate("document.querySelectorAll('img').forEach((one) => { one.loading = 'eager'; })")
