@@ -143,15 +143,27 @@ def test_a_training_is_told_by_its_recipe_and_by_what_mines_for_it():
 
 
 def test_one_model_mines_for_all_arms_of_a_seed_and_is_trained_once(tmp_path, world, trainings):
-    records_kept = tmp_path / "records"
     plain, online = "aoq_vsepp_region_gru", "aoq_vsepp_region_gru+online"
-    in_a_lesson(world, records_kept, ["online"])
-    in_a_lesson(world, records_kept, ["whole", "without true ones"])
+    in_a_lesson(world, tmp_path, ["online"])
+    in_a_lesson(world, tmp_path, ["whole", "without true ones"])
     assert trainings == [(online, 0), (plain, 0), (plain, 0)], "the run of the miner is kept"
-    in_a_lesson(world, records_kept, ["whole"], seeds=(1,))
+    in_a_lesson(world, tmp_path, ["whole"], seeds=(1,))
     assert trainings[3:] == [(online, 1), (plain, 1)], "another seed has a miner, although not asked for"
-    in_a_lesson(world, records_kept, ["online", "whole"], seeds=(0, 1))
+    in_a_lesson(world, tmp_path, ["online", "whole"], seeds=(0, 1))
     assert len(trainings) == 5, "all is recorded, or its run is kept"
+
+
+def test_what_is_trained_further_begins_with_the_weights_that_mined(tmp_path, world, trained, monkeypatch):
+    begun, fitted = {}, running.fit_in_rounds
+
+    def watched(recipe, *data, weights, **options):
+        begun[recipe.name] = weights
+        return fitted(recipe, *data, weights=weights, **options)
+
+    monkeypatch.setattr(running, "fit_in_rounds", watched)
+    in_a_lesson(world, tmp_path, ["whole", "fine-tuned"])
+    torch.testing.assert_close(begun.pop("aoq_vsepp_region_gru+fine_tuned"), trained.model.state_dict())
+    assert {*begun.values()} == {None}
 
 
 def test_a_record_says_what_mined_and_how_much_of_it_was_true(tmp_path, world, trained, trainings):
