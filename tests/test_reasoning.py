@@ -123,8 +123,6 @@ def test_every_start_that_fits_is_drawn_in_training_and_none_in_evaluation():
     assert places[:, 0].unique(dim=0).tolist() == [[0, 1, 2, 3, 4]]  # the longest has no room
     assert sorted(places[:, 1, 0].unique().tolist()) == [0, 1, 2, 3]
     assert torch.equal(places[:, 1, 1], places[:, 1, 0] + 1)
-    alone = [int(encoder._places(words[1:], mask[1:])[0, 0]) for _ in range(200)]
-    assert {*alone} == {0, 1, 2, 3}, "a part of the batch has the room of the whole"
     for plain in (encoder.eval(), captions_encoder(left_padding=False).train()):
         assert torch.equal(plain._places(words, mask), torch.arange(5).expand(2, 5))
 

@@ -143,6 +143,6 @@ class CaptionTransformer(WordEncoder):
         if mask is None or not self.training or not self.left_padding:
             return places
         lengths = mask.sum(1, keepdim=True)  # (C, 1)
-        room = tokens.shape[1] - lengths  # the width is the whole batch's, in a part or a share of it too
+        room = lengths.amax() - lengths
         start = (torch.rand(room.shape, device=room.device) * (room + 1)).long().minimum(room)  # (C, 1)
         return (start + places).clamp(max=self.longest - 1)  # only padding can come to lie beyond the last
