@@ -34,7 +34,7 @@ def small_recipe(name, **changes):
 SYSTEMS = (
     *NAMES,
     # Small batches are larger than this test's data.
-    *(f"dive_region_gru+{one}" for one in DIVE if not one[-1].isdigit() and one != "small_batches"),
+    *(f"dive_region_gru+{one}" for one in DIVE if not one[-1].isdigit() and "small_batches" not in one),
     *(f"dive_region_gru+{variant}" for variant in ("slots_1", "rounds_1", "alpha_64")),
     *(f"pcme_grid+{variant}" for variant in read_work("pcme")[1]),
 )
