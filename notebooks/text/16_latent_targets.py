@@ -379,7 +379,7 @@ lesson.finding("the constraint does not lead by far yet", of_constraint < of_dua
 # %% [markdown]
 # A decoder finds more of the sentence in the vectors of LTD. The rsum (of 100 development pictures, from one seed) says less: in our run the *dual objective*
 # is ahead of the constraint, on another processor it may not be. Why is the constraint not clearly ahead, if it is the paper's point? Its advantage
-# is that it lets go, and a hundred steps leave $\lambda$ no chance to fall for long. Until then a constraint is only a strong weight. Our fast multiplier drives
+# should be that it lets go, and a hundred steps leave $\lambda$ no chance to fall for long. Until then a constraint is only a strong weight. Our fast multiplier drives
 # $\lambda$ up to 7, and the reconstruction then weighs $7/0.4$, about 17 times as much as with $\beta = 1$. (With a slow one, in the last exercise, most of the gap
 # closes.)
 #
@@ -427,7 +427,10 @@ plots.show(
 lesson.outcome(
     "at 0.2, λ rises, falls, and is zero from epoch 11", λ[1] > 2 and max(λ[10:]) < 0.01
 )
-lesson.outcome("λ/η reaches about 12", 11 < max(λ) / 0.2 < 12.5)
+lesson.outcome(
+    "λ/η reaches about 12, 5 on average",
+    11 < max(λ) / 0.2 < 12.5 and 4.5 < np.mean(λ) / 0.2 < 5,
+)
 lesson.outcome(
     "the loss rises again, and stays far below", 0.11 < rec[-1] < 0.13 and rec[9] < 0.105
 )
@@ -469,6 +472,10 @@ lesson.outcome("five seeds each", seeds_of == {5})
 bl, by_weight, at_005, at_02 = (found[name] for name in arms)
 lesson.outcome("0.2 adds 12 to 20", 12 < at_02.rsum - bl.rsum < 20)
 lesson.outcome("it is 8 to 14 above dual", 8 < at_02.rsum - by_weight.rsum < 14)
+heavy = experiments.studied("latent_targets", "scenes")["BL + LTD, dual, weight 5"]
+lesson.outcome("of weight 5", [round(heavy.rsum, 1), round(at_02.rsum, 1)] == [464.9, 466.1])
+curve = np.mean(heavy.trainings[0].curves, 0)  # rsum on the development split, by epoch
+lesson.outcome("it still rose", round(100 * (1 - curve[:10].max() / curve.max()), 1) == 1.1)
 lesson.outcome("0.05 adds at most 6", abs(at_005.rsum - bl.rsum) < 6)
 ranked_by = [np.mean([*arm.results["i2t_map_at_r"].values()]) for arm in (at_005, bl)]
 lesson.outcome("and loses mAP@R to text", ranked_by[0] < ranked_by[1] - 1)
@@ -495,9 +502,9 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # grows and grows.
 # ````
 #
-# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. Our short training did not show that. One reason may be that here
-# $\lambda$ has time to fall. But the constraint also pushes harder at first ($\lambda/\eta$ reaches about 12, where $\beta$ is 1), and we trained no dual objective with a
-# larger $\beta$, so we cannot tell. The bound of 0.05, which is never met, loses most of the gain in rsum
+# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ reaches about 12
+# and is nearly 5 on average, where $\beta$ is 1. So we trained the dual objective with $\beta = 5$: it ends at 464.9, 1.2 below the constraint (its last third still brought 1.1 %). So
+# most of the lead is the weight's, and letting go adds little here. The bound of 0.05, which is never met, loses most of the gain in rsum
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few.
@@ -728,7 +735,7 @@ check("16.explore", (your_expectation, your_finding))
 # - A decoder must predict a sentence encoder's vector from the caption's, so that the vector keeps what the sentence says. Probes confirm it.
 # - A multiplier is an integral controller: it pushes until the bound is met and then lets go. If it may fall below zero, it winds up and answers late.
 # - A bound that is met helps retrieval more than one that is missed; one that is far too tight takes over the training.
-# - The constraint reaches 466.1, the same target as a second loss 455.6, and no target 451.3 (five seeds); a hundred steps do not show it yet.
+# - The constraint reaches 466.1, the same target as a second loss 455.6 (464.9 with five times the weight), and no target 451.3, over five seeds.
 #
 # ## Where to read on
 #
