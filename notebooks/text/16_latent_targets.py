@@ -504,7 +504,7 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 #
 # **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ reaches about 12
 # and is nearly 5 on average, where $\beta$ is 1. So we trained the dual objective with $\beta = 5$: it ends at 464.9, 1.2 below the constraint (its last third still brought 1.1 %). So
-# most of the lead is the weight's, and letting go adds little here. The bound of 0.05, which is never met, loses most of the gain in rsum
+# most of the lead is the weight's; letting go adds little here. The bound of 0.05, which is never met, loses most of the gain in rsum
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the dual objective itself helps, five seeds leave open: 4 rsum are too few.
