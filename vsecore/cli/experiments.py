@@ -90,14 +90,12 @@ def experiment(
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     options.check_writable("--record", folder)
     if missing or (dry_run and not name):
-        given = {"a name": name, "--features": features, "--seeds": seeds, "--scale": scale, "--arm": arm}
-        more = {
-            "--set": set_,
-            "--vectors": vectors,
-            "--split": split != "test",
+        given = {
+            **{"a name": name, "--features": features, "--seeds": seeds, "--scale": scale, "--arm": arm},
+            **{"--set": set_, "--vectors": vectors, "--split": split != "test"},
             "more --data": data and data[1:],
         }
-        if unread := [option for option, value in (*given.items(), *more.items()) if value]:
+        if unread := [option for option, value in given.items() if value]:
             raise ValueError(f"{unread[0]} is given, and what the claims lack does not depend on it")
         _missing(data[0] if data else "scenes", folder, claim or [], dry_run)
         return
