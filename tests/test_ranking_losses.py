@@ -1,15 +1,18 @@
 """Losses on scores: right against loops, closed forms and gradients, whatever belongs together."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy, normalize, softplus
+from torch.nn.functional import cross_entropy, normalize
 
 from steps import step_of_scores
 from vsecore.losses import (
+    LOSSES,
     ScaledInfoNCE,
     SigmoidLoss,
     adopt,
@@ -210,18 +213,19 @@ def test_the_two_rules_are_not_the_same_thing():
     assert adopt_k(torch.full((8, 8), math.nan)) == 1  # the loss will show them
 
 
-def test_adopt_in_closed_forms():
-    scores, gap = constant(128, 0.94, 0.01), (0.94 - 0.01) / 0.05  # K = 1: a softmax of two
-    assert float(adopt(scores)) == pytest.approx(2 * math.log1p(math.exp(-gap)))
-    assert float(adopt(scores, positive_in_denominator=False)) == pytest.approx(-2 * gap)
-    zeros = torch.zeros(128, 128, dtype=torch.float64)  # all alike: K + 1 of a kind
-    assert float(adopt(zeros)) == pytest.approx(2 * math.log(1 + 70))
-    scores, _ = batch(5, 8, 8)
-    own, others = scores.diagonal(), scores.masked_fill(torch.eye(8, dtype=torch.bool), -math.inf)
-    choices = [softplus((others.amax(dim) - own) / 0.05).mean() for dim in (0, 1)]
-    torch.testing.assert_close(adopt(scores, negatives=1), sum(choices))
-    for many in (7, 1000):
-        torch.testing.assert_close(adopt(scores, negatives=many), 2 * info_nce(scores))
+def test_a_loss_of_a_step_is_its_function_with_its_options():
+    step = replace(step_of_scores(constant(128, 0.1, 0.0)), epoch=2)
+    adapted = {"temperature": 0.3, "margin": 0.1, "positive_in_denominator": False}
+    for name, function, options, more in (
+        ("triplet", triplet, {"margin": 0.3, "reduction": "mean"}, {"warmup_epochs": 2}),
+        ("triplet", partial(triplet, hardest=False), {"margin": 0.3}, {"warmup_epochs": 3}),
+        ("info_nce", info_nce, {"temperature": 0.3}, {}),
+        ("adopt", adopt, {"margin": 0.1}, {}),
+        ("adopt", adopt, adapted | {"rule": "printed"}, {}),
+        ("adopt", adopt, adapted | {"negatives": 3}, {}),
+    ):
+        found = LOSSES.build(name, options | more)(step)
+        assert torch.equal(found, function(step.scores, **options)), name
 
 
 def test_a_positive_is_never_a_negative_however_low_the_others_score():
