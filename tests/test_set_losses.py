@@ -6,7 +6,6 @@ import sys
 
 import pytest
 import torch
-from torch.autograd import gradcheck
 from torch.distributions import Normal, kl_divergence
 
 from steps import step_of_scores
@@ -84,7 +83,6 @@ def test_diversity_agrees_with_the_loop_and_knows_directions_alone(function):
     assert float(function(slots)) == pytest.approx(expected)
     for same in (slots[:, [2, 0, 3, 1]], 7 * slots):
         assert float(function(same)) == pytest.approx(expected)
-    assert gradcheck(function, (slots.requires_grad_(),))
     zero = torch.zeros(2, 3, 4).requires_grad_()
     function(zero).backward()
     assert zero.grad.isfinite().all()
@@ -159,6 +157,3 @@ def test_soft_contrastive_of_a_step_draws_its_points_and_counts_both_directions(
     )
     expected = 2 * soft_contrastive(*points, 3.0, 4.0, POSITIVES) + 0.1 * divergence
     torch.testing.assert_close(found, expected, check_dtype=False)
-
-
-# The triplet loss of sets, with all captions of each picture.

@@ -1,6 +1,5 @@
 """Similarities of sets: as in plain loops, at their limits, and whatever the blocks."""
 
-import itertools
 import math
 
 import pytest
@@ -62,21 +61,6 @@ AGREE = {
 def test_agrees_with_the_paper_pair_by_pair(function, of_a_pair, v, t):
     wanted = torch.stack([torch.stack([of_a_pair(unit(x) @ unit(y).T) for y in t]) for x in v])
     torch.testing.assert_close(function(v, t), wanted, rtol=1e-9, atol=1e-9)
-
-
-def test_the_gradient_of_smooth_chamfer_is_equation_8(v, t):
-    """Its weights, by hand, then back from a cosine to the elements: dc/dx = (y - c·x) / |x|."""
-    alpha, i, j = 16.0, 1, 3
-    x, y = v[i].clone().requires_grad_(), t[j]
-    (found,) = torch.autograd.grad(smooth_chamfer(x[None], y[None], alpha).sum(), x)
-    a, b = unit(v[i]), unit(y)
-    raised = (alpha * (a @ b.T)).exp()  # (K, L)
-    weights = raised / raised.sum(1, keepdim=True) / (2 * len(a)) + raised / raised.sum(0) / (2 * len(b))
-    assert float(weights.sum()) == pytest.approx(1.0)  # each side hands out one half
-    expected = torch.zeros_like(a)
-    for k, n in itertools.product(range(len(a)), range(len(b))):
-        expected[k] += weights[k, n] * (b[n] - (a[k] @ b[n]) * a[k]) / v[i, k].norm()
-    torch.testing.assert_close(found, expected)
 
 
 # Limits.

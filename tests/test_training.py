@@ -556,6 +556,3 @@ def test_an_error_of_the_main_process_ends_all(monkeypatch, error):
         assert distributed.is_main_process() is (rank == 0)
         with pytest.raises((KeyboardInterrupt, RuntimeError), match="taken"):
             processes.from_main_process(work)
-
-
-# Losses of one's own.
