@@ -276,14 +276,14 @@ def test_a_balance_by_chance_is_drawn_once_and_kept_with_the_weights():
 @pytest.mark.parametrize(("rows", "places"), [(1, 1), (1, 6), (3, 9), (12, 9)])
 def test_the_generalized_pool_agrees_with_packed_places(rows, places):
     """A set's weights as the released code finds them: places packed by their number, read both ways."""
-    pool = make("gpo", position_dim=4, hidden=3)
+    pool = make("gpo", position_dim=4, hidden=3, temperature=0.2)
     counts = torch.randint(1, places + 1, (rows,), generator=torch.Generator().manual_seed(0))
     longest = int(counts.max())
     codes = [[math.sin(k), math.cos(k), math.sin(k / 100), math.cos(k / 100)] for k in range(longest)]
     encoded = torch.tensor(codes, dtype=torch.float64).expand(rows, -1, -1)
     packed = pack_padded_sequence(encoded, counts, batch_first=True, enforce_sorted=False)
     states, _ = pad_packed_sequence(pool.gru(packed)[0], batch_first=True, total_length=longest)
-    scores = pool.linear(sum(states.chunk(2, dim=-1)) / 2).squeeze(-1) / 0.1
+    scores = pool.linear(sum(states.chunk(2, dim=-1)) / 2).squeeze(-1) / 0.2
     expected = torch.where(torch.arange(longest) < counts.unsqueeze(-1), scores, -torch.inf).softmax(1)
     weights = pool.weights(counts)
     torch.testing.assert_close(weights, expected, rtol=0, atol=1e-7)

@@ -37,6 +37,15 @@ def knows(monkeypatch, data, facts, sets=False):
     return probes(None, data, None)
 
 
+def test_what_a_caption_names_is_what_its_form_says():
+    texts = "a girl holding a red kite", "two dogs on the beach"
+    found = facts_of([SimpleNamespace(form=scenes.parse(text)) for text in texts])
+    told = [{name: list(which) for name, which in found[fact].items()} for fact in FACTS]
+    one, other = [True, False], [False, True]
+    nouns = {"girl": one, "kite": one, "dog": other}
+    assert told == [nouns, {"red": one}, {}, {"holding": one}, {"beach": other}]
+
+
 def test_what_is_kept_is_read_and_what_is_not_stays_near_chance(monkeypatch, data):
     for kept, other in (("colour", "place"), ("place", "colour")):
         found = knows(monkeypatch, data, [kept])

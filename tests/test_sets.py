@@ -7,7 +7,8 @@ import torch
 
 from elements import batch as masked
 from elements import trained
-from vsecore.pooling import MeanPool, build_pool
+from vsecore.pooling import POOLS, MeanPool, build_pool
+from vsecore.pooling.set_pools import INNER_POOLS
 from vsecore.sets import PIENet, SlotSetPrediction, TransformerSet, circular_variance, sine_grid, sine_line
 
 DIM, SLOTS = 6, 3
@@ -236,12 +237,17 @@ def test_a_grid_must_be_square_and_a_set_not_empty():
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_pool_gives_vectors_and_what_losses_read_besides(name):
+    assert all(type(make(DIM)) is POOLS[inner] for inner, make in INNER_POOLS.items())
     pool = trained(build_pool(name, DIM, **OPTIONS[name]))
     x, mask, _ = batch()
     vectors, extra = pool(x, mask)
     if name == "gaussian":
         assert vectors.shape == extra["log_variance"].shape == (4, DIM) and len(extra) == 1
         torch.testing.assert_close(vectors, pool.predict(x, MeanPool()(x, mask), mask).squeeze(1))
+        spread = pool.attend(x).mT.masked_fill(~mask[:, None], -math.inf).softmax(2) @ x  # (B, 1, D)
+        wanted = pool.project(spread.squeeze(1)) + pool.project_global(MeanPool()(x, mask))
+        torch.testing.assert_close(extra["log_variance"], wanted)
+        assert (build_pool(name, DIM).project_global.bias == -math.log(DIM)).all()
     else:
         assert vectors.shape == extra["slots"].shape == (4, SLOTS, DIM) and len(extra) == 1
         assert torch.equal(extra["slots"], pool.predict.slots_of(x, mask))
