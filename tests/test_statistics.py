@@ -67,6 +67,8 @@ def test_holm_keeps_the_order_and_never_lowers(values):
         ([-9.0, -10.0, -11.0], "no worse", "contradicted"),
         ([-3.5, -2.5, -2.0], "no worse", "undecided"),  # surely worse, but perhaps within the margin
         ([9.0, -8.0, 1.0], "better", "undecided"),
+        ([2.0, 2.5, 3.0], "better", "undecided"),  # surely not 0, but perhaps within the margin
+        ([2.0, 2.5, 3.0], "the same", "undecided"),
         ([0.1, -0.1, 0.2], "better", "no difference"),
         ([0.4, 0.5, 0.6], "better", "no difference"),  # surely not 0, and surely less than 3
         ([0.1, -0.1, 0.2], "no worse", "reproduced"),
