@@ -331,8 +331,7 @@ check("13.sparse", your_counts)
 #
 # The paper calls this *sparse supervision*: "the majority of elements are not sampled as the closest pair and thus remain untrained". Here are the
 # gradients of three similarities with respect to the 16 cosines of one picture and one caption, as shares of their sum. The third is the
-# *smooth-Chamfer* similarity, the paper's remedy for both, which the next notebook builds. There, each vector has a soft maximum over its
-# partners.
+# *smooth-Chamfer* similarity, the paper's own, which the next notebook builds: each vector has a soft maximum over its partners.
 
 # %%
 scores = {
