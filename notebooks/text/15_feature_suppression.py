@@ -195,7 +195,7 @@ lesson.finding(
 #
 # The table shows the rsum over 100 test pictures. All three training sets offered the same objects to learn from. Yet the system with marks learned
 # less about them: without the numbers, it finds far less than the system that never saw any. When one feature is enough to tell pairs apart, other
-# features that would also do are not learned. This is *predictive feature suppression*, or *shortcut learning*. Chen, Luo and Li
+# features that would also do are learned less, or not at all. This is *predictive feature suppression*, or *shortcut learning*. Chen, Luo and Li
 # {cite}`chen2021intriguing` showed it by laying digits over photographs. The authors of the paper that we follow here, with Mariya Hendriksen, later
 # put such shortcuts into pictures *and* captions {cite}`bleeker2024shortcuts`, as we do.
 #
@@ -505,7 +505,7 @@ def toy(shared, steps=400, pairs=64):  # shared: how many pairs have one mark; 0
 
 
 # %%
-kept = {"no marks": 0, "8 pairs share a mark": 8, "each pair has its own": 1}
+kept = {"no marks": 0, "each pair has its own": 1, "8 pairs share a mark": 8}
 paths = {name: toy(shared) for name, shared in kept.items()}
 late = {kind: np.mean(values[-20:]) for kind, values in left.items()}
 
@@ -524,7 +524,7 @@ plots.show(
     "the gradient that is left in our three trainings, step by step: marks take it away, useless marks do not.",
 )
 ends = [path[-1] for path in paths.values()]
-lesson.finding("shared marks leave room, own ones do not", ends[2] < ends[1] / 2 < ends[0] / 2)
+lesson.finding("shared marks leave room, own ones do not", ends[1] < ends[2] / 2 < ends[0] / 2)
 lesson.finding(
     "only marks that tell pairs apart take the gradient away",
     late["marks"] < late["no marks"] - 0.12
@@ -636,9 +636,10 @@ def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
 
 
 # %% [markdown]
-# Summed over positions, this is equation 4. We train decoders on the vectors of the system without marks, which no longer change. One starts from $z$
-# as it is, of length one. One starts from $8z$, whose numbers are about as large as those of a GRU's states. The third gets zeros: it is a *language
-# model* that never sees a caption's vector.
+# Summed over positions, each weighted by the share of captions that reach it, this is equation 4, averaged over captions. We train decoders on the
+# vectors of the system without marks, which no longer change. One starts from $z$ as it is, of length one. One starts from $8z$, whose numbers are
+# about as large as those of a GRU's states. The third gets zeros: it is a *language model* that never sees a caption's vector. (Losses are in *nats*,
+# the unit of natural logarithms.)
 
 
 # %%
@@ -705,11 +706,11 @@ saved = (places["language model, right"] - places["8z, right"])[:far]
 lesson.finding("8z saves late as well", saved[far // 2 :].mean() > saved[: far // 2].mean() / 2)
 
 # %% [markdown]
-# The gap between the right vectors and the language model is all that $z$ contributes. On the left there is none: the decoder does not even notice when the
-# vectors are shuffled. On the right, from $8z$, it saves 4.7 nats a caption, at late positions as much as at early ones, although the paper expects the
-# decoder to ignore $z$ there. So two things are at work here. A "strong decoder will mainly rely on the learned language model and language patterns", as the paper says: the
-# words before leave about 2 nats for each word, a choice among seven. And at unit length a vector is too quiet: in a short training, the
-# decoder does not learn to use it.
+# The gap between the right vectors and the language model is all that $z$ contributes. On the left there is none: the decoder does not even notice
+# when the vectors are shuffled. On the right, from $8z$, it saves 4.7 nats a caption, at late positions nearly as much as at early ones, although the
+# paper expects the decoder to ignore $z$ there. So two things are at work here. A "strong decoder will mainly rely on the learned language model and
+# language patterns", as the paper says: the words before leave about 2 nats for each word, a choice among seven. And at unit length a vector is too
+# quiet: in a short training, the decoder does not learn to use it.
 #
 # If ITD is to have a fair chance against the shortcut, its decoder must use the vector. So we add it to the training with marks, started from $8z$.
 
@@ -785,11 +786,12 @@ lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0
 # well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
 # finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6.
 #
-# [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, where no word before helps to predict the next.
+# [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, so that no earlier word can help.
 #
 # ## An experiment of your own: a loss that stops
 #
-# InfoNCE always pulls a little. The triplet loss stops completely once a negative is farther away than the margin. Should it rely on a shortcut more, or less?
+# InfoNCE always pulls a little. The triplet loss stops completely once the positive leads every negative by the margin. Should it rely on a shortcut
+# more, or less?
 #
 # ```{exercise} Change one thing
 # :label: ex-15-explore
