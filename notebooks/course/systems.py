@@ -32,7 +32,7 @@ _YEARS = (2018, 2018, 2019, 2019, 2019, 2019, 2020, 2020, 2021, 2021, 2022, 2023
 YEARS = dict(zip(SYSTEMS, _YEARS, strict=True))
 STAGES = ("encode", "pool", "compare", "learn")
 READABLE = {
-    "0-layer transformer": "words, each by itself",
+    "0-layer transformer": "word vectors + bidirectional GRU",
     "4-layer transformer, 2-layer transformer": "Transformer, 4 + 2 layers",
     "transformer, 2-layer transformer": "Transformer + 2 layers",
     "forward gru": "GRU",

@@ -681,7 +681,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 #
 # Why does this cloud stay open, when a mean over all pairs closed the sets on the circle? There, one picture and one caption could meet in a point. Here two
 # pictures that stay apart must both be matched: if the cloud shrank onto one of them, $-\log p$ would be large for the other. The paper objects that match
-# probability needs a specialised loss such as this one, "which makes MP incompatible with other losses" (section 3.3); our trainings above gave it the triplet loss.
+# probability needs a specialised loss such as this one, "which makes MP incompatible with other losses" (section 3.3); our trainings above gave it the *triplet loss*, VSE++'s hinges.
 #
 # ## Paper, notebook, package
 #
