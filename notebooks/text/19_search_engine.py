@@ -718,11 +718,15 @@ coded, exactly = (
 lesson.outcome(
     "codes find 18 %, no faster", coded[0] > exactly[0] and round(100 * coded[1]) == 18
 )
+(whole_way,) = records.find(results(), name="benchmark_end_to_end")
+each = whole_way.metrics["index_processor_seconds"] / whole_way.metrics["indexed_pictures"]
+week = round(1000 * each), round(each * 1e7 / 86_400)
+lesson.outcome("60 ms each, a week", week == (60, 7))
 draw.ten_million(measured.metrics)
 
 # %% [markdown]
 # The first two rows are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
-# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and alone it finds 18 % here. FAISS has a faster scan for codes of four bits. Embedding the pictures takes longer: at fifteen a second, more than a week.
+# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and alone it finds 18 % here. FAISS has a faster scan for codes of four bits. Embedding the pictures takes longer: at 60 ms each, a week.
 #
 # ## Your own pictures
 #
@@ -789,8 +793,8 @@ home.cleanup()
 # | people describe pictures | 01, 13 | a caption fits many pictures, and recall counts most of them as wrong |
 # | encode | 02, 05, 15 | a vector holds what its network was trained to hold |
 # | pool | 10, 13, 14 | favouring large values is what counts; how the weights are found matters little |
-# | compare | 03, 07, 12, 19 | cross-attention finds more at hundreds of times the cost; re-ranking keeps most of that |
-# | learn | 04, 06, 08, 09, 11, 16 | many negatives help early in training; a margin and a target add more later |
+# | compare | 03, 07, 12, 19 | cross-attention finds more true pictures at hundreds of times the cost; re-ranking keeps most of that |
+# | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin only rsum |
 # | judge | 03, 04, 17 | the best system depends on the measure, and gains hardly add up |
 # | run | 18, 19 | caching makes large batches fit, and skipping vectors or digits makes search fast |
 #
@@ -801,14 +805,15 @@ gains = draw.ideas()
 draw.controls(gains)
 said = [round(mean, 1) for pair in gains.values() for _, (mean, *_) in pair]
 lesson.outcome(
-    "gains", said[1:] == [2.2, 9.3, 2.3, 11.5, 5.4, 14.8, 10.5] and 64.5 < said[0] < 65.5
+    "gains", said[1:] == [2.2, 9.3, 2.3, 11.5, 5.4, 14.8, 1.2] and 64.5 < said[0] < 65.5
 )
-lesson.outcome("AdOpt's cannot be told from zero", gains["AdOpt (11)"][1][1][1] < 0)
+unsure = [gains[idea][1][1][1] < 0 for idea in ("AdOpt (11)", "a constraint (16)")]
+lesson.outcome("AdOpt's and the constraint's cannot be told from zero", all(unsure))
 
 # %% [markdown]
 # Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3 (2.5 over max violation), three kinds of features 11.5 and the constraint 14.8. Against the simplest
-# thing that could have done the same, they gain 2.2, 2.3 (which cannot be told from zero), 5.4 and 10.5. Only the control shows which part of an idea does the
-# work, and to look for it is the habit that we hope you keep. All this is measured on one drawn world.
+# thing that could have done the same, they gain 2.2, 2.3, 5.4 and 1.2; AdOpt's and the constraint's gains cannot be told from zero. Only the control shows which
+# part of an idea does the work, and looking for it is a habit to keep. All this is on one drawn world.
 #
 # **Three projects.** Train the same arms on photographs, and see which of these gains survive. Give the drawn world a new
 # kind of fact, and test which system reads it. Or put your own pictures behind the search page, and tune on what people ask.

@@ -88,7 +88,7 @@ def calibrate(index: Index, splits: dict[str, CaptionSplit]) -> tuple[Relevance,
     found = "no picture reached 50 %"
     if (likely := shares >= 0.5).any():
         held, told = 100 * y[likely].mean(), 100 * shares[likely].mean()
-        found = f"of the pictures told 50 % or more, {held:.0f} % were right (told: {told:.0f} %)"
+        found = f"of the pictures given 50 % or more, {held:.0f} % were right (expected: {told:.0f} %)"
     return learned, f"checked on {len(y)} other captions: {found}"
 
 
