@@ -148,7 +148,7 @@ def data_rehearse(
     share: float = 1.0,
     seed: Seed = 0,
 ) -> None:
-    """Write drawn numbers in the exact shape of a collection, to train on before the real one is there.
+    """Write random numbers in the exact shape of a collection, to train on before the real one is there.
 
     COCO's regions are 18.2 GB.
 

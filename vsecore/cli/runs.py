@@ -312,7 +312,7 @@ def plan(
     """Take some real steps of a recipe, throw them away, and say what a whole training will cost.
 
     Options:
-        data: What vse train takes; or coco, flickr30k or flickr8k: drawn numbers of that shape, which need
+        data: What vse train takes; or coco, flickr30k or flickr8k: random numbers in that shape, which need
             neither disk nor download.
         seconds: How long to take steps in each round.
     """

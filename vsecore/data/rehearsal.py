@@ -1,4 +1,4 @@
-"""A collection of COCO's exact shape, or another's, with drawn numbers in place of its pictures.
+"""A collection of COCO's exact shape, or another's, with random numbers in place of its pictures.
 
 Before features are extracted for hours, everything that follows can be tried on a stand-in: steps, memory and
 disk are those of the real thing. There is something to learn too, so that a loss which falls shows that all

@@ -288,7 +288,7 @@ def comparators() -> str:
             [row.system, row.backbone, str(row.models), row.pairs_before, f"{rsum:.1f}", row.read_in]
             for rsum, row in ranked
         ]
-        heads = ["system", "pictures and captions", "models", "pairs before", "rsum", "read in"]
+        heads = ["system", "pictures and captions", "models", "pre-training pairs", "rsum", "read in"]
         lines += [f"## {title}", table(heads, cells)]
     lines.append("## Other measures")
     others = defaultdict(list)
