@@ -682,7 +682,7 @@ lesson.outcome("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 #
 # **How sure we are.** There are five seeds of each. All see the same test pairs, so the scatter of the seeds does not tell how much depends
 # on which pairs were drawn. We therefore compare with the mean of words, which cannot know order: no system differs from it by a whole
-# point. The thesis's own picture encoder, 49 cells with learned positions, was not tried, and a small drawn world does not stand for
+# point. The thesis's own picture encoder, 49 cells with learned positions, was not tried here, and a small drawn world does not stand for
 # photographs.
 #
 # The thesis reports "a small increase in image retrieval recall over VSE++ but lower caption retrieval recall" (section 3.5), and

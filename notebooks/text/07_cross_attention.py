@@ -163,7 +163,7 @@ def attention_weights(queries, context, smooth=9.0):  # (n, D), (m, D) -> (n, m)
 # :class: dropdown
 #
 # First come the cosines, then the leaky ReLU, the division and the softmax. Mind the axes: the division runs over the queries, the softmax
-# over the context. If you swap them, every shape still fits, so nothing warns you. We measure below what the mistake costs.
+# over the context. If you swap them, every shape still fits, so nothing warns you. We measure below what the wrong division costs.
 # ````
 #
 # ```{exercise} Which points better?
@@ -564,10 +564,10 @@ lesson.finding("and still a hundred times one vector", 100 < min(quick, counted)
 #
 # Two mistakes are easy to make, and no error message warns of either: to forget the factor, so that $\lambda_1 = 1$, and to divide over the
 # boxes, not over the words. [Structural alignment](06_structural_alignment.ipynb) shows what a softmax without a factor does. Here the
-# divided affinities lie between about 0 and 1, so no weight can be more than 2.7 times as large as another, and no word can look at one
-# box alone.
+# divided affinities mostly lie between 0 and 1, so a weight is seldom more than 2.7 times as large as another, and no word can look at
+# one box alone.
 #
-# We score the development pictures with each mistake, and also with a model that was trained with $\lambda_1 = 1$ from the start.
+# We score the development pictures with each mistake, and also with a model trained with $\lambda_1 = 1$ from the start.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -653,12 +653,12 @@ lesson.outcome(
 # that was written for a picture; mAP@R rewards putting all true ones in front, and there BFAN is ahead of VSRN both ways, SCAN from text to
 # picture.
 #
-# **How sure we are.** All five seeds agree, except that BFAN draws level with SCAN *i2t* from text to picture in one. But our boxes are
+# **How sure we are.** All five seeds agree, but in one BFAN and SCAN *t2i* just pass SCAN *i2t* from text to picture. And our boxes are
 # exact and few; a detector's 36 are neither.
 #
 # Does cross-attention at least know *who stands where*? It compares single words with single boxes, so it might. We show each system two
 # pictures that differ in one relation only, with a caption of one of them, and count how often it prefers the right one. *Mean of words* is a
-# system of [Relations](05_relations.ipynb) whose captions have no order, so it cannot know.
+# system of [Relations](05_relations.ipynb) whose captions have no order, so it cannot know left from right.
 
 # %% tags=["results", "nbval-ignore-output"]
 bag = experiments.studied("relational_losses", "scenes")["mean of words"]
@@ -679,9 +679,9 @@ for key, band in reach.items():
 # None does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
 # see the same 500 pairs of pictures, and other pairs would move all of them together: the grey band shows where a system that guesses ends
 # up in 95 of 100 draws of pairs, if all captions of a pair are right or wrong together. No system leaves the band. So an interval over
-# seeds that excludes 50 % (*SCAN i2t*, other relations) is no proof that the system knows the relation.
+# seeds that excludes 50 % (*SCAN t2i* in the upper panel, *SCAN i2t* in the lower) is no proof that the system knows the relation.
 #
-# Here is the scoreboard of the course so far; the new rows are bold.
+# Here is the course's scoreboard so far; new rows are bold.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("07")

@@ -118,7 +118,7 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
     show(
         figure,
         alt="For left or right and for other relations: how often each of six systems prefers the right "
-        "picture of two. All lie between 48 and 53 %, inside a grey band around one half that shows "
+        "picture of two. All means lie between 48 and 53 %, inside a grey band around one half that shows "
         "what guessing gives.",
     )
 
