@@ -70,8 +70,8 @@ course.drawings.system("learn")
 #
 # The paper tries AOQ on three systems: SCAN and BFAN compare words with regions, and VSRN compares
 # one vector of the picture with one of the caption. It adds three things, one after another: triplets with offline negatives (*OffTri*), two more pairs
-# (*OffQuin*), and weights that adapt (*AdapOffQuin*). Here is the rsum on COCO (1K), summed from the recalls in its table 1; BFAN is the mean
-# of two models:
+# (*OffQuin*), and weights that adapt (*AdapOffQuin*). Here is the rsum on COCO (1K), summed from the recalls in its table 1; each row averages
+# two models' scores:
 #
 # | system | as it was | OffTri | OffQuin | AdapOffQuin |
 # | --- | --- | --- | --- | --- |
@@ -89,8 +89,8 @@ course.drawings.system("learn")
 # How long should the lists be? An offline negative is worth its cost only if it is *harder* than the hardest of a batch. In
 # [Offline negatives](08_offline_negatives.ipynb) we found where that one stands: among $N$ negatives, the hardest of $n$ stands at place
 # $\frac{N + 1}{n + 1}$ on average. Our training set has 4,995 negative captions for each picture, so with 127 negatives in a batch this is
-# place 39. A caption drawn from the first $k$ stands at place $\frac{k + 1}{2}$ on average. So a list is of *fair length* if $k$ is below about
-# 77; we take $k = 50$ captions and 10 pictures.
+# place 39. A caption drawn from the first $k$ stands at place $\frac{k + 1}{2}$ on average. So a list is of *fair length* if $k$ is clearly
+# below 77; we take $k = 50$ captions and 10 pictures.
 #
 # Half of the pictures in this world differ from an earlier one in a single fact. The trainings are short, so each begins with a few
 # epochs in which all negatives of the batch count.
@@ -130,8 +130,8 @@ for title in draw.MEASURES.values():
     lesson.finding("the three end within a few points", max(reached) - min(reached) < 12)
 
 # %% [markdown]
-# In the paper's figure 4, on COCO, AdapOffQuin passes the best of the baselines in fewer than ten epochs. Here all three end within a few
-# points, which is less than such short trainings can tell apart.
+# In the paper's figure 4, on COCO, AdapOffQuin passes the best of the baselines (here dotted) in fewer than ten epochs. Here all three end
+# within a few points, which is less than such short trainings can tell apart.
 #
 # ## Seven similarities
 #
@@ -518,7 +518,7 @@ lesson.finding("a second round has it no more often", max(after_second) < after_
 # weights hardly ever happens.
 #
 # The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes. In the figure the
-# pairs move right, but the two kinds of negatives stay mixed: no hierarchy has formed.
+# pairs end up right of both negatives, but these stay mixed: no hierarchy has formed.
 #
 # ## Both directions at once
 #
@@ -654,8 +654,8 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 #
 # Our recorded trainings of VSE++ are longer: 15 epochs on 4,000 pictures with 20,000 captions, half of them with a near duplicate. There the
 # hardest of a batch stands at about place 156, so a list of the paper's length, 300 captions and 60 pictures, gives negatives only
-# about as hard as the batch's own. Lists of 25 captions and 5 pictures are of a fair length: a draw from them stands at place 13, twelve times
-# as high. We trained with both. Each dot is one training, on the full test split of 1,000 pictures.
+# about as hard as the batch's own. Lists of 25 captions and 5 pictures have a fair length: a draw from them stands at place 13, twelve times
+# as high. We trained with both. Each dot is one seed's gain on the test split of 1,000 pictures.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 rows = {
@@ -700,8 +700,8 @@ fewer = draw.average("offline alone", 300, 0.002, kinds[0])
 lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18)
 
 # %% [markdown]
-# **What came out.** With long lists, AdapOffQuin adds about 3 points of rsum, in all five seeds, but our margin is 4.3. Its mAP@R rises by less
-# than a point from text to picture and falls by less than a point from picture to text. With lists of a fair length, rsum gains
+# **What came out.** With long lists, AdapOffQuin adds 3 points of rsum on average, some in each seed, but our margin of equivalence is 4.3. Its
+# mAP@R rises by less than a point from text to picture and falls by as little from picture to text. With lists of a fair length, rsum gains
 # nothing, but mAP@R rises by 0.8 points both ways; only the gain to pictures is sure.
 #
 # **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in the fair lists are true of the picture,
@@ -710,9 +710,9 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # are true.
 #
 # **How sure we are.** AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
-# training here tells whether its gain comes from that or from adapting. Five of *w/o OfflineAdap*, with fair lists, do not settle it. The
-# paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. [The evidence page](../evidence/aoq.md) has those
-# with fair lists; the scoreboard, made in another world, has none.
+# training here tells whether its gain comes from that or from adapting. Five trainings of *w/o OfflineAdap*, with fair lists, leave it open. The
+# paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. [The evidence page](../evidence/aoq.md) has our
+# trainings with fair lists; the scoreboard is of another world.
 
 # %% [markdown]
 # ## Change one thing

@@ -92,7 +92,7 @@ PAIRS = {
     "You push apart what belongs together: a caption and its own picture. Take one side of each.": (
         lambda positive, a, b: new_pairs(positive, (b[0], a[1]), (a[0], b[1]))
     ),
-    "That is one of the two new pairs. The other takes what the first leaves.": like(
+    "That is one of the two new pairs. The other is made of the two that are left.": like(
         lambda positive, a, b: new_pairs(positive, a, (b[0], -9 * a[0])),
         lambda positive, a, b: new_pairs(positive, (a[0], -9 * b[0]), b),
     ),
