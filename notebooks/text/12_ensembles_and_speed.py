@@ -207,7 +207,8 @@ lesson.finding("different features gain more", different > same + 2)
 #
 # How different are the mistakes of two systems? Take the scores that a system gives to the wrong pictures of a caption, and scale them to
 # mean 0 and standard deviation 1. The *correlation* $\rho$ of two systems is the mean product of these numbers over the same wrong
-# pictures. It is 1 if both make the same mistakes, and 0 if their mistakes have nothing in common.
+# pictures. It is 1 if both score the wrong pictures alike, and 0 if these scores have nothing in common. (Not all of it is mistakes: a
+# picture that fits the caption, although it is not its own, should score high in every system.)
 
 
 # %%
@@ -297,8 +298,8 @@ most = 100 * (correlation(three["PPP"]) ** -0.5 - 1)  # M goes to infinity
 print(f"with any number of systems on P it would grow by {most:.1f} %")
 
 # %% [markdown]
-# A few correlations predict the growth closely. The last line shows the limit: with ever more systems, the root falls to $\sqrt{\rho}$ and
-# no further. Averaging cannot remove a mistake that all members share.
+# A few correlations predict the growth closely. The last line shows the limit: with ever more systems, the standard deviation of the
+# mean falls to $\sigma\sqrt{\rho}$ and no further, so the lead grows at most by the factor $1/\sqrt{\rho}$. Averaging cannot remove a mistake that all members share.
 #
 # ## An ensemble is one embedding
 #

@@ -21,12 +21,12 @@ WEIGHTS = {
         wrong=[[10.0, 0.0]],
     ),
     "The maximum: the first row's logit must be far above the others'. By which number do the first two rows "
-    "differ?": holds(lambda answer: theta(answer)[0, 0] > 0.99, wrong=[[[0, 10], [0, 20]]]),
+    "differ?": holds(lambda answer: bool((theta(answer)[0, 1:] <= 0.01).all()), wrong=[[[0, 10], [0, 20]]]),
     "2-max: the first two rows must have the same logit. They differ only in the first dimension.": holds(
         lambda answer: abs(theta(answer)[1, 0] - theta(answer)[1, 1]) < 0.01, wrong=[[[10, 0], [20, 0]]]
     ),
     "2-max: the first two rows have the same logit; the third row's must be far below it.": holds(
-        lambda answer: theta(answer)[1, 2] < 0.01, wrong=[[[10, 0], [0, -20]]]
+        lambda answer: theta(answer)[1, 2] <= 0.01, wrong=[[[10, 0], [0, -20]]]
     ),
     "These look like the weights θ of three rows. Give W: the softmax turns its products into θ.": like(
         [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], when=lambda answer: torch.as_tensor(answer).shape == (2, 3)
@@ -173,7 +173,7 @@ BALANCE = {
     "Each level has one logit: its product with W. A softmax over the two logits gives their parts.": same(
         counts=[6, 6]
     ),
-    "A set with padding: it has a share in the embedding level's softmax. Hide it first.": same(
+    "A set with padding: the padding has a share in the embedding level's softmax. Hide it first.": same(
         counts=[6, 3, 1]
     ),
     "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
