@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import resource
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from vsecore.data.boxes import places_of, with_boxes
 from vsecore.data.butd import import_regions
 from vsecore.data.feature_folder import FeatureRows
 from vsecore.data.features import check_precomp, open_precomp
+from vsecore.experiments import run, running
 from vsecore.recipes import get
 from vsecore.training import fit
 
@@ -186,18 +188,17 @@ def test_a_killed_import_goes_on(coco, table, tmp_path, monkeypatch):
         write(*args)
 
     monkeypatch.setattr(FeatureRows, "write", kill)
-    child = multiprocessing.get_context("fork").Process(
-        target=import_regions, args=([table], coco, tmp_path / "killed")
-    )
+    fork, killed = multiprocessing.get_context("fork"), tmp_path / "killed"
+    child = fork.Process(target=import_regions, args=([table], coco, killed))
     child.start()
     child.join(60)
     assert child.exitcode == -signal.SIGKILL
     with pytest.raises(ValueError, match="unfinished"):
-        open_precomp(tmp_path / "killed")
+        open_precomp(killed)
     monkeypatch.setattr(FeatureRows, "write", lambda *args: (written.append(args), write(*args)))
-    import_regions([table], coco, tmp_path / "killed")
+    import_regions([table], coco, killed)
     assert len(written) == len(ALL) - done  # none twice
-    assert contents(tmp_path / "killed") == contents(whole)
+    assert contents(killed) == contents(whole)
 
 
 DAMAGES = {
@@ -227,13 +228,8 @@ def test_damaged_arrays_are_named(coco, tmp_path):
         np.save(source / f"{number}.npy", region(number)[0])
     path = source / "522418.npy"
     good = path.read_bytes()
-    arrays = (
-        np.array([{}]),  # a pickle
-        np.zeros((2, 3, 4)),
-        np.zeros((REGIONS, WIDTH + 1)),
-        np.full((REGIONS, WIDTH), 1e9),  # not finite in float16
-    )
-    for bad in (good[:-9], b"", b"text" * 99, *arrays):
+    pickle, wide, infinite = np.array([{}]), np.zeros((REGIONS, WIDTH + 1)), np.full((REGIONS, WIDTH), 1e9)
+    for bad in (good[:-9], b"", b"text" * 99, pickle, np.zeros((2, 3, 4)), wide, infinite):
         if isinstance(bad, bytes):
             path.write_bytes(bad)
         else:
@@ -293,13 +289,21 @@ def test_where_a_region_lies_is_told_in_shares_of_its_picture():
     assert np.array_equal(places_of(np.stack([boxes, boxes / 2])), np.stack([places_of(boxes)] * 2))
 
 
-def test_without_its_boxes_a_folder_is_refused_by_name(coco, table, tmp_path):
+def test_without_its_boxes_a_folder_is_refused_by_name(coco, table, tmp_path, monkeypatch):
     folder = import_regions([table], coco, tmp_path / "out")
     with pytest.raises(ValueError, match="reads boxes"):
         fit(get("tern_region_words"), open_precomp(folder))
     (folder / "dev_boxes.npy").unlink()
+    planned, said, one = [], [], SimpleNamespace(seconds=1.0)
+    how = {"scale": "paper", "dry_run": True, "log": said.append, "open_data": lambda _: open_precomp(folder)}
+    monkeypatch.setattr(running, "plan", lambda recipe, *_, **how: planned.append(recipe.name) or one)
     with pytest.raises(FileNotFoundError, match=r"dev_boxes\.npy"):
-        with_boxes(open_precomp(folder))
+        run("cross_attention", arms=["TERN"], **how)
+    run("cross_attention", **how)
+    assert said[0].startswith("TERN is left out: no file") and not any("--vectors" in line for line in said)
+    assert "scan_region_gru+scan_coco+i2t+i2t_coco" in planned, "as its paper has it on COCO"
+    run("set_similarities", arms=["DivE"], **how)
+    assert any("--vectors" in line for line in said), "it begins with GloVe"
     np.save(folder / "dev_boxes.npy", np.zeros((1, REGIONS - 1, 4), np.float32))
     with pytest.raises(ValueError, match=r"dev_boxes\.npy"):
         with_boxes(open_precomp(folder))

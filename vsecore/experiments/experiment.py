@@ -136,18 +136,19 @@ class Experiment:
         """The arms that mine the offline negatives of others."""
         return {arm.mined_by for arm in self.arms.values()} - {""}
 
-    def as_printed(self) -> Experiment:
-        """Return it without the variants that only small trainings need, as papers have its recipes."""
+    def as_printed(self, data: str = "") -> Experiment:
+        """Return it as papers have its recipes on some data, without what only small trainings need."""
         arms = {
             name: replace(
                 arm,
-                variants=as_printed(arm.variants),
-                recipe=as_printed(arm.recipe),
-                on_cells=as_printed(arm.on_cells),
+                variants=as_printed(arm.variants, data),
+                recipe=as_printed(arm.recipe, data),
+                on_cells=as_printed(arm.on_cells, data),
+                mean_of=tuple(as_printed(one, data) for one in arm.mean_of),
             )
             for name, arm in self.arms.items()
         }
-        return replace(self, recipe=as_printed(self.recipe), arms=arms)
+        return replace(self, recipe=as_printed(self.recipe, data), arms=arms)
 
     def data_named(self, data: str) -> str:
         """Return the name that its records give some data: the scenes are those of its own world."""

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from vsecore import records
 from vsecore.experiments.claims import SUBJECTS, Claim
 from vsecore.experiments.experiment import EXPERIMENTS, Experiment, get_experiment
+from vsecore.experiments.scales import as_published
 from vsecore.experiments.set_vectors import SIDES, alone
 from vsecore.recipes import RECIPES, VARIANTS, Recipe, get
 
+ALL_OF_COCO, FOLDS_OF_COCO = "coco, 5,000 test pictures", "coco, mean of five folds of 1,000 test pictures"
 TEST_PICTURES = {
     "flickr30k, 1,000 test pictures": "Flickr30K",
-    "coco, 5,000 test pictures": "COCO 5K",
-    "coco, mean of five folds of 1,000 test pictures": "COCO 1K",
+    ALL_OF_COCO: "COCO 5K",
+    FOLDS_OF_COCO: "COCO 1K",
     "coco, 1,000 test pictures": "1,000 pictures of COCO",
     "flickr8k, 1,000 test pictures": "Flickr8k",
 }
@@ -24,12 +26,13 @@ def printed_rows(
 ) -> tuple[dict[str, float], str]:
     """Return the rsum that papers print for each arm, and the name of the test pictures that it is of.
 
-    If papers print arms on as many test pictures of the same data as ours, these are taken, and else those
-    with the most arms. For retrieval in one direction, it is the sum of its three recalls; {} for what
-    recalls do not tell.
+    If papers print arms on as many test pictures of the same data as ours, these are taken (all of COCO's
+    5,000 are also tested in folds: whichever has more arms), and else those with the most arms. For
+    retrieval in one direction, it is the sum of its three recalls; {} for what recalls do not tell.
     """
     sums, same = _by_pictures(_rows(experiment), about), _pictures_of(data, pictures)
-    chosen = same if same in sums else _fullest(sums)
+    ours = {same, FOLDS_OF_COCO} if same == ALL_OF_COCO else {same}
+    chosen = _fullest({one: found for one, found in sums.items() if one in ours} or sums)
     return sums.get(chosen, {}), TEST_PICTURES.get(chosen, "")
 
 
@@ -48,7 +51,7 @@ def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float
     trained = recipe.features == "pixels"  # whether the network behind the cells learns too
     named = {
         arm.published
-        for experiment in map(Experiment.as_printed, EXPERIMENTS.values())
+        for experiment in (one.as_printed(data) for one in EXPERIMENTS.values())
         for title, arm in experiment.arms.items()
         if (experiment.features == "pixels") == trained
         if [one.recipes for one in experiment.systems(title, recipe.features)] == [(recipe.name,)]
@@ -79,9 +82,8 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
 
 
 def _pictures_of(data: str, pictures: int) -> str:
-    """Return what a published row calls test pictures; folders may be `coco_precomp` and `f30k_precomp`."""
-    name = data.removesuffix("_precomp")
-    return f"{'flickr30k' if name == 'f30k' else name}, {pictures:,} test pictures"
+    """Return what a published row calls test pictures."""
+    return f"{as_published(data)}, {pictures:,} test pictures"
 
 
 def _metrics(row: records.Published) -> dict[str, float]:

@@ -89,18 +89,21 @@ def run(
             a learning rate is set although it is to be chosen.
     """
     chosen, experiment = Settings(**settings), get_experiment(name)
-    if chosen.scale == "paper":
-        experiment = experiment.as_printed()
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     for arm in chosen.arms:
         experiment.systems(arm, experiment.features)  # raises before the data are opened
+    if chosen.scale == "paper":
+        experiment = experiment.as_printed(open_data(chosen.features or experiment.features).name)
     runner, seeds = _Runner(experiment, open_data, chosen), list(chosen.seeds)
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
         if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, chosen.changes)):
             chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
+        begun = any("give their file as vectors" in one.source for one in recipes)
+        if begun and chosen.vectors is None and chosen.scale == "paper":
+            chosen.log(f"{arm}: its words begin as noise, the paper's as vectors: give --vectors")
     if chosen.dry_run or chosen.scale == "paper":
         runner.announce(systems, seeds)
     if chosen.dry_run:
@@ -178,7 +181,23 @@ class _Runner:
         for arm in able:
             one = experiment.arms[arm]
             alike.setdefault((*experiment.systems(arm, self.features), one.mined_by, one.only_false), arm)
-        return self.settings.arms or list(alike.values())
+        wanted = self.settings.arms or list(alike.values())
+        lacking = {arm: why for arm in wanted if (why := self._lacks_boxes(arm))}
+        for arm, why in lacking.items():
+            if self.settings.arms or len(lacking) == len(wanted):
+                raise FileNotFoundError(why)
+            self.settings.log(f"{arm} is left out: {why}")
+        return [arm for arm in wanted if arm not in lacking]
+
+    def _lacks_boxes(self, arm: str) -> str:
+        """Return why an arm that reads where regions lie cannot be trained on a folder; "": it can."""
+        for system in self.experiment.systems(arm, self.features):
+            if any(recipe.image.boxes for recipe in system.at(self.changes)):
+                try:
+                    with_boxes(self.opened(system.features))
+                except FileNotFoundError as error:
+                    return str(error)
+        return ""
 
     def announce(self, systems: Mapping[str, Sequence[System]], seeds: Sequence[int]) -> None:
         """Say what will be trained, and how long it takes on this machine.

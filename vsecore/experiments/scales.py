@@ -84,9 +84,34 @@ FOR_SMALL = (
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
 
 
-def as_printed(variants: str) -> str:
-    """Return variants, after a recipe's name or not, without those of `FOR_SMALL`."""
-    return "+".join(one for one in variants.split("+") if one not in FOR_SMALL)
+FOR_COLLECTION: dict[str, dict[str, str]] = {
+    "coco": {
+        "scan_{features}_gru": "scan_coco",
+        "i2t": "i2t_coco",
+        "bfan_{features}_gru": "bfan_coco",
+        "dive_{features}_gru": "dive_coco",
+    },
+    "flickr30k": {
+        "vsrn_{features}": "vsrn_flickr30k",
+        "sgraf_{features}_gru": "sgr_flickr30k",
+        "filtration": "saf_flickr30k",
+    },
+}
+"""What papers change on a collection, where a recipe is for another one: variants, by the recipe or variant
+of `assets/experiments.yml` that they follow."""
+
+
+def as_printed(variants: str, data: str = "") -> str:
+    """Return variants, after a recipe's name or not, as papers train on some data: without `FOR_SMALL`."""
+    own = FOR_COLLECTION.get(as_published(data), {})
+    kept = [one for one in variants.split("+") if one not in FOR_SMALL]
+    return "+".join(name for one in kept for name in (one, own.get(one)) if name is not None)
+
+
+def as_published(data: str) -> str:
+    """Return what published rows call a collection, whose folder may be `coco_precomp` or `f30k_precomp`."""
+    name = data.removesuffix("_precomp")
+    return "flickr30k" if name == "f30k" else name
 
 
 def collection_of(data: str) -> str:
