@@ -250,7 +250,7 @@ def test_a_cell_that_ends_or_holds_the_kernel_loses_its_exercise_and_no_other(tm
         f'share = 1\n{stubborn}\ncheck("00.break", 0.1)',
         'check("00.break", 0.3 - 0.2 * (place == 3))\nkept = search',
         "print(kept, share)",
-        seconds=8,
+        seconds=24,
     )
     assert [points(made)[key] for key in ("rank", "search", "break")] == [2, 0, 2]
     assert "ended" in {mark.exercise: mark.message for mark in made.marks}["00.search"]

