@@ -1,6 +1,5 @@
 import json
 import re
-import resource
 import stat
 import subprocess
 import sys
@@ -74,6 +73,7 @@ def test_a_folder_of_somebody_else_is_read_without_a_lock_unless_they_work_in_it
 @pytest.mark.parametrize("kind", ["bytes", "npy", "npz", "safetensors"])
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, kind):
     """Files that may not grow any more stand in for the disk."""
+    resource = pytest.importorskip("resource")
     numbers, target = np.zeros(9999), tmp_path / f"numbers.{kind}"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
