@@ -11,6 +11,8 @@ PYTEST := $(BIN)/python -m pytest -n 2
 COVERAGE ?=
 # Where this is set, every process would compile PyTorch and the rest anew, for eight seconds.
 unexport PYTHONDONTWRITEBYTECODE
+# In any locale, files are read and written as they were here.
+export PYTHONUTF8 := 1
 # What `make grade` grades, where the reports go, and options of `course grade`, such as OPTIONS='--jobs 4'.
 HANDED ?= hand-ins
 GRADES ?= grades
