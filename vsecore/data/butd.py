@@ -104,11 +104,12 @@ def import_regions(
         counts_sha256={name: lines_sha256(map(str, own)) for name, own in counts.items()},
     )
 
-    def read(name: str, rows: np.ndarray) -> list[np.ndarray]:
-        padded = [_padded(pictures[name][row], meta) for row in rows]
-        return [np.stack(arrays) for arrays in zip(*padded, strict=True)]
+    def make(name: str, blocks: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+        for rows in blocks:
+            padded = [_padded(pictures[name][row], meta) for row in rows]
+            yield [np.stack(arrays) for arrays in zip(*padded, strict=True)]
 
-    return FolderWriter(folder, meta, splits, counts).fill(read, TOGETHER)
+    return FolderWriter(folder, meta, splits, counts).fill(make, TOGETHER)
 
 
 def _padded(picture: _Source, meta: Meta) -> list[np.ndarray]:

@@ -1,18 +1,13 @@
 """From photographs to a folder of features, in hours: it may be interrupted, and shared among processes."""
 
-from __future__ import annotations
-
-import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vsecore.data import files
 from vsecore.data.backbones import Backbone
 from vsecore.data.feature_folder import DType, Meta, read_meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
@@ -20,9 +15,6 @@ from vsecore.data.karpathy import CaptionSplit, find_unreadable
 from vsecore.data.picture_files import decoded_ahead
 from vsecore.processes import from_main_process, join_processes
 from vsecore.typed import counted
-
-if TYPE_CHECKING:
-    from accelerate import PartialState
 
 _FRAME = 32
 """A frame's sides are multiples of this, so that every layer of a detector divides them evenly."""
@@ -78,17 +70,21 @@ def extract(
         boxes=backbone.kind == "region",
         unreadable={name: ids for name, ids in left_out.items() if ids},
     )
-    writer = FolderWriter(folder, meta, kept)
-    with contextlib.ExitStack() as stack:
-        missing = from_main_process(lambda: stack.enter_context(writer.opened()))
-        if missing is not None:
-            backbone = backbone.to(device or group.device).to(memory_format=torch.channels_last).eval()
-            for name, rows in missing.items():
-                _make_rows(writer, name, rows, backbone, size, group)
-            if group.is_main_process:
-                writer.finish()
-            group.wait_for_everyone()
-    return folder
+    where = device or group.device
+
+    def make(name: str, blocks: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+        backbone.to(where).to(memory_format=torch.channels_last).eval()
+        batches = [[kept[name].files[row] for row in rows] for rows in blocks]
+        for paths, decoded in zip(batches, decoded_ahead(backbone.decode, batches), strict=True):
+            pixels, sizes = _framed(decoded)
+            with torch.inference_mode():
+                batch = pixels.to(where).contiguous(memory_format=torch.channels_last)
+                seen, boxes = backbone.features_and_boxes(batch, sizes)  # (B, N, F), (B, N, 4)
+            names = [f"{path} by {backbone.name}" for path in paths]
+            arrays = [as_stored(seen.float().cpu().numpy(), dtype, names)]
+            yield arrays if boxes is None else [*arrays, boxes.float().cpu().numpy()]
+
+    return FolderWriter(folder, meta, kept).fill(make, size)
 
 
 def _find_unreadable(caption_splits: Mapping[str, CaptionSplit], skip: bool) -> dict[str, list[str]]:
@@ -106,42 +102,6 @@ def _find_unreadable(caption_splits: Mapping[str, CaptionSplit], skip: bool) -> 
         if broken:
             print(f"{name}: {lost} left out, with captions: cannot be read", file=sys.stderr)
     return found
-
-
-def _make_rows(
-    writer: FolderWriter,
-    name: str,
-    missing: np.ndarray,
-    backbone: Backbone,
-    batch_size: int,
-    group: PartialState,
-) -> None:
-    """Make this process's share of the missing rows of a split."""
-    rows, split = writer.rows(name), writer.splits[name]
-    assert isinstance(split, CaptionSplit)
-    device = next(iter(backbone.state_dict().values()), torch.empty(0)).device
-    # Whole batches, always the same ones: how many pictures go in at once can change a last digit.
-    starts = np.unique(missing // batch_size * batch_size).tolist()
-    starts = starts[group.process_index :: group.num_processes]
-    batches = [split.files[start : start + batch_size] for start in starts]
-    share = sum(map(len, batches))
-    done = len(split.files) - share if group.num_processes == 1 else 0
-    hidden = files.in_batch() or not group.is_main_process
-    with files.progress(desc=name, total=done + share, initial=done, unit="picture", disable=hidden) as bar:
-        for start, paths, decoded in zip(
-            starts, batches, decoded_ahead(backbone.decode, batches), strict=True
-        ):
-            pixels, sizes = _framed(decoded)
-            with torch.inference_mode():
-                batch = pixels.to(device).contiguous(memory_format=torch.channels_last)
-                seen, boxes = backbone.features_and_boxes(batch, sizes)  # (B, N, F), (B, N, 4)
-            names = [f"{path} by {backbone.name}" for path in paths]
-            arrays = [as_stored(seen.float().cpu().numpy(), str(writer.meta.dtype), names)]
-            if boxes is not None:
-                arrays.append(boxes.float().cpu().numpy())
-            rows.write(np.arange(start, start + len(paths)), arrays)
-            bar.update(len(paths))
-    group.wait_for_everyone()
 
 
 def _framed(decoded: list[tuple[np.ndarray, tuple[int, int]]]) -> tuple[Tensor, Tensor]:

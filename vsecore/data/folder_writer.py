@@ -4,9 +4,10 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from vsecore.data.feature_folder import (
     read_meta,
 )
 from vsecore.data.splits import Split, caption_numbers
+from vsecore.processes import from_main_process, join_processes
 from vsecore.typed import counted, short
 
 
@@ -38,20 +40,36 @@ class FolderWriter:
     counts: Mapping[str, np.ndarray] = field(default_factory=dict)
     """For each split how many elements each picture has, (n,); empty: all have the same number."""
 
-    def fill(self, read: Callable[[str, np.ndarray], Sequence[np.ndarray]], block: int = BLOCK) -> Path:
-        """Write the rows that are missing, in this process, and return the folder.
+    def fill(
+        self, make: Callable[[str, Sequence[np.ndarray]], Iterable[Sequence[np.ndarray]]], block: int = BLOCK
+    ) -> Path:
+        """Write the rows that are missing, shared among all processes, and return the folder.
 
-        `read` gives what `FeatureRows.write` takes, for a split's name and at most `block` numbers of its
-        rows; an interruption loses at most so many.
+        `make` yields what `FeatureRows.write` takes for each of some blocks of a split's rows. Blocks have at
+        most `block` rows, always the same ones: how many pictures a network sees at once can change a last
+        digit. An interruption loses at most one block of each process.
         """
-        with self.opened() as missing:
-            for name, rows in (missing or {}).items():
-                with files.progress(desc=name, total=len(rows), unit="picture") as bar:
-                    for some in np.split(rows, range(block, len(rows), block)):
-                        self.rows(name).write(some, read(name, some))
+        group = join_processes()
+        with contextlib.ExitStack() as stack:
+            missing = from_main_process(lambda: stack.enter_context(self.opened()))
+            for name, lacking in (missing or {}).items():
+                rows, every = self.rows(name), np.arange(self.meta.pictures[name])
+                starts = np.unique(lacking // block * block)[group.process_index :: group.num_processes]
+                blocks = [every[start : start + block] for start in starts]
+                share = sum(map(len, blocks))
+                done = len(every) - share if group.num_processes == 1 else 0
+                bar_of: dict[str, Any] = {"desc": name, "total": done + share, "initial": done}
+                if not group.is_main_process:
+                    bar_of["disable"] = True
+                with files.progress(unit="picture", **bar_of) as bar:
+                    for some, arrays in zip(blocks, make(name, blocks), strict=True):
+                        rows.write(some, arrays)
                         bar.update(len(some))
+                group.wait_for_everyone()
             if missing is not None:
-                self.finish()
+                if group.is_main_process:
+                    self.finish()
+                group.wait_for_everyone()
         return self.folder
 
     @contextlib.contextmanager

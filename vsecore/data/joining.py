@@ -59,7 +59,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
             seen.append(as_stored(part, "float16", names))
         return [np.concatenate(seen, axis=2)]
 
-    return FolderWriter(out, meta, firsts).fill(side_by_side)
+    return FolderWriter(out, meta, firsts).fill(lambda name, blocks: (side_by_side(name, x) for x in blocks))
 
 
 def mean_elements(split: Split) -> np.ndarray:

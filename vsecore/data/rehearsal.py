@@ -146,4 +146,4 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
         feature_dim=shape.feature_dim,
     )
     writer = FolderWriter(Path(folder).expanduser(), meta, splits)
-    return open_precomp(writer.fill(lambda name, rows: [splits[name].pictures[rows]]))
+    return open_precomp(writer.fill(lambda name, blocks: ([splits[name].pictures[x]] for x in blocks)))
