@@ -183,18 +183,16 @@ def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrai
         published = None
     if not timm.is_model(architecture) or (published is None and "." in architecture):
         raise unknown("backbone", name, [*timm.list_models(), MOBILENET], "timm.list_models()")
-    if not untrained and weights is None:
-        if name == MOBILENET or published is None or not published.hf_hub_id:
-            where = "--weights; in Python, weights="
-            raise ValueError(f"nobody publishes weights for {name}: name a local file ({where})")
-        file_name = published.hf_hub_filename or "model.safetensors"
-        weights = weight_files.fetch_from_hub(name, published.hf_hub_id, file_name)
-        overlay = {"file": str(weights)}
-        network = timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=overlay, **options)
-    else:
+    if untrained or weights is not None:
         network = timm.create_model(architecture, pretrained=False, **options)
         if weights is not None:
             weight_files.fill(network, weights, name)
+    elif name == MOBILENET or published is None or not published.hf_hub_id:
+        where = "--weights; in Python, weights="
+        raise ValueError(f"nobody publishes weights for {name}: name a local file ({where})")
+    else:
+        with weight_files.named_if_it_fails(name, published.hf_hub_id):  # from safetensors, or tensors alone
+            network = timm.create_model(architecture, pretrained=True)
     config = timm.data.resolve_model_data_config(network)
     fixed = bool(config.get("fixed_input_size")) or hasattr(network, "patch_embed")  # as ViTs have it
     size = _checked_picture_size(name, config["input_size"][-1], picture_size, fixed)

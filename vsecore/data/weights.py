@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
-import safetensors
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from vsecore.typed import short
@@ -70,21 +70,6 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
     network.load_state_dict(given, strict=False)
 
 
-def fetch_from_hub(name: str, hub: str, file_name: str) -> Path:
-    """Download a network's safetensors, since a pickle can run code, and return the file.
-
-    This comes before the network is made, so that an unreachable hub is noticed at once.
-    """
-    file_name = file_name.replace("pytorch_model.bin", "model.safetensors")
-    with _named_if_it_fails(name, hub):
-        folder = huggingface_hub.snapshot_download(hub, allow_patterns=[file_name])
-    path = Path(folder) / file_name
-    if not path.is_file():
-        raise FileNotFoundError(f"{hub} has no {file_name} for {name}: name a file of weights (--weights)")
-    read(path)  # says so if it is damaged
-    return path
-
-
 def fetch_published(name: str, url: str) -> None:
     """Download what torchvision publishes, unless it is here, and make sure that it holds no code.
 
@@ -93,20 +78,20 @@ def fetch_published(name: str, url: str) -> None:
     """
     downloaded = Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]
     if not downloaded.is_file():
-        with _named_if_it_fails(name, url):
+        with named_if_it_fails(name, url):
             torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
     read(downloaded)
 
 
 @contextlib.contextmanager
-def _named_if_it_fails(name: str, source: str) -> Iterator[None]:
+def named_if_it_fails(name: str, source: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError, huggingface_hub.errors.HfHubHTTPError) as error:
+    except (OSError, RuntimeError, SafetensorError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
-            f"the weights of {name} are not here and cannot be downloaded: get the safetensors (or .pth) "
-            f"file of {source} where there is a network, and name it (--weights, or --set "
-            "image.encoder.weights=FILE where it is trained)"
+            f"the weights of {name} are not here, or damaged, and cannot be downloaded: get the "
+            f"safetensors (or .pth) file of {source} where there is a network, and name it (--weights, "
+            "or --set image.encoder.weights=FILE where it is trained)"
         ) from error
 
 
@@ -128,7 +113,7 @@ def read(path: Path) -> dict[str, Any]:
     # because it explains how to run the code in them.
     except Exception as error:
         reason = str(error).split(". ")[0]
-        known = (RuntimeError, zipfile.BadZipFile, safetensors.SafetensorError)
+        known = (RuntimeError, zipfile.BadZipFile, SafetensorError)
         if "weights_only" in reason or not isinstance(error, known):
             reason = "it is damaged, or holds more than a network's weights by name"
         raise ValueError(f"{path} cannot be read as weights ({reason}): get the file again") from None
