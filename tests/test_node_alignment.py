@@ -1,12 +1,15 @@
 """Node losses: equal to plain loops, safe under padding, with the negatives of the global scores."""
 
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steps import step_of_scores
 from vsecore.embedding import Embedding, unit
-from vsecore.losses import NodePooling, node_alignment, node_cross_attention_loss, node_pooling_loss
+from vsecore.losses import LOSSES, NodePooling, node_alignment, node_cross_attention_loss, node_pooling_loss
 from vsecore.similarity import Cosine
 
 PICTURES, CAPTIONS, DIM = 4, 6, 3
@@ -88,21 +91,16 @@ def test_node_cross_attention_agrees_with_the_loop(seed, margin):
     assert float(loss) == pytest.approx(expected)
 
 
-WEIGHT = torch.tensor([[1.0, -0.5, 0.2], [0.3, 0.8, -1.0]], dtype=torch.float64)
+def of_a_step(loss, v, v_mask, t, t_mask, scores, positives=None):
+    step = step_of_scores(scores, positives)
+    step.v, step.t = Embedding(None, v, v_mask), Embedding(None, t, t_mask)
+    return loss(step)
 
 
-def pooling(v, v_mask, t, t_mask, scores, positives=None):
-    pool = NodePooling(DIM, 2).double()
-    pools = [
-        torch.func.functional_call(pool, {"weight": WEIGHT}, each) for each in ((v, v_mask), (t, t_mask))
-    ]
-    return node_pooling_loss(*pools, scores, positives=positives)
-
-
-def cross_attention(v, v_mask, t, t_mask, scores, positives=None):
-    return node_cross_attention_loss(v, v_mask, t, t_mask, scores, positives=positives)
-
-
+node_pooling = LOSSES.build("node_pooling", {"pools": 2, "margin": 0.7}, dim=DIM).double()
+node_pooling.pool.weight.data = torch.tensor([[1.0, -0.5, 0.2], [0.3, 0.8, -1.0]], dtype=torch.float64)
+pooling = partial(of_a_step, node_pooling)
+cross_attention = partial(of_a_step, LOSSES.build("node_cross_attention", {"margin": 0.7}))
 each_loss = pytest.mark.parametrize("loss", [pooling, cross_attention])
 
 
@@ -125,7 +123,7 @@ def test_one_word_and_one_region_are_compared_by_their_cosine():
     v, t = v[:, :1], t[:PICTURES, :1]
     cosines = Cosine()(Embedding(v[:, 0]), Embedding(t[:, 0]))
     wrong = cosines.masked_fill(torch.eye(PICTURES, dtype=torch.bool), -torch.inf)
-    expected = sum((0.2 + wrong.amax(axis) - cosines.diagonal()).relu().sum() for axis in (0, 1))
+    expected = sum((0.7 + wrong.amax(axis) - cosines.diagonal()).relu().sum() for axis in (0, 1))
     torch.testing.assert_close(cross_attention(v, None, t, None, cosines), expected)
     torch.testing.assert_close(pooling(v, None, t, None, cosines), 2 * expected)  # two pools, both the word
 
