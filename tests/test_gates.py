@@ -41,6 +41,15 @@ def shut(first, second, data="small", about="both ways"):
     return [one.gate for one in gates.shut(first, second, data, about)]
 
 
+def test_an_ensemble_is_held_against_the_better_baseline_of_its_members(tmp_path):
+    ridge(tmp_path)
+    (weaker,) = records.find(tmp_path)
+    twice = {measure: 2 * value for measure, value in weaker.metrics.items()}
+    better = replace(weaker, data=weaker.data | {"feature_kind": "region"}, metrics=twice)
+    own = replace(weaker, data={"name": "small", "members": [weaker.data, better.data]})
+    assert ledger._baseline([own], [weaker, better], twice) == twice
+
+
 def test_systems_are_paired_by_their_seeds():
     first = arm({0: 310.0, 1: 320.0, 2: 330.0})
     second = arm({1: 300.0, 2: 301.0, 3: 900.0}, name="second")
