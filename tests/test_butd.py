@@ -122,37 +122,29 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_folder_of_arrays_becomes_a_folder(coco, tmp_path, name):
-    (tmp_path / "features").mkdir()
-    (tmp_path / "boxes").mkdir()
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "boxed").mkdir()
     for number in [*ALL, 77]:
         features, boxes = region(number)
-        np.save(tmp_path / "features" / f"{NAMES[name](number)}.npy", features)
-        np.save(tmp_path / "boxes" / f"{number}.npy", boxes)
-    holds_them(import_regions([tmp_path / "features"], coco, tmp_path / "out", boxes=tmp_path / "boxes"))
-    plain = import_regions([tmp_path / "features"], coco, tmp_path / "plain")
+        np.save(tmp_path / "plain" / f"{NAMES[name](number)}.npy", features)
+        np.savez(tmp_path / "boxed" / f"{NAMES[name](number)}.npz", features=features, bbox=boxes)
+    holds_them(import_regions([tmp_path / "boxed"], coco, tmp_path / "out"))
+    plain = import_regions([tmp_path / "plain"], coco, tmp_path / "other")
     assert check_precomp(plain).problems == [] and not list(plain.glob("*_boxes.npy"))
 
 
-@pytest.mark.parametrize("kind", ["table", "arrays", "archives", "archives of boxes"])
+@pytest.mark.parametrize("kind", ["table", "archives"])
 def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(coco, tmp_path, kind):
     counts = {number: 10 + 7 * place for place, number in enumerate(ALL)}
-    source, boxes = tmp_path / "source", None
+    source = tmp_path / "source"
     if kind == "table":
         source.write_text("".join(line(number, regions=count) for number, count in counts.items()))
     else:
         source.mkdir()
         for number, count in counts.items():
             features, places = region(number, count)
-            if kind == "archives":
-                np.savez_compressed(source / f"{number}.npz", bbox=places, features=features)
-                continue
-            (boxes := tmp_path / "boxes").mkdir(exist_ok=True)
-            np.save(source / f"{number}.npy", features)
-            if kind == "arrays":
-                np.save(boxes / f"{number}.npy", places)
-            else:
-                np.savez(boxes / f"{number}.npz", bbox=places)
-    folder = import_regions([source], coco, tmp_path / "out", boxes=boxes)
+            np.savez_compressed(source / f"{number}.npz", bbox=places, features=features)
+    folder = import_regions([source], coco, tmp_path / "out")
     assert check_precomp(folder).problems == []
     data = with_boxes(open_precomp(folder))
     for split in (data.train, data.dev, data.test):
@@ -166,13 +158,13 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(coco, 
             assert np.array_equal(picture[:count, WIDTH:], places_of(places).astype(np.float16))
             assert not picture[count:].any()
     before = contents(folder)
-    import_regions([source], coco, folder, boxes=boxes)
+    import_regions([source], coco, folder)
     assert contents(folder) == before
     (folder / "dev_counts.txt").write_text("11\n")
     assert "dev_counts.txt" in check_precomp(folder).problems[0]
     with pytest.raises(ValueError, match=r"dev_counts.txt"):
         open_precomp(folder)
-    import_regions([source], coco, folder, boxes=boxes)
+    import_regions([source], coco, folder)
     assert contents(folder) == before
 
 
@@ -254,7 +246,6 @@ def test_what_cannot_be_imported_is_refused(coco, table, tmp_path):
         ([tmp_path / "pipe.tsv"], coco, {}, FileNotFoundError, "pipe.tsv"),
         ([table, tmp_path], coco, {}, ValueError, "sources"),
         ([out.parent], coco, {"folder": tmp_path}, ValueError, "sources"),
-        ([table], coco, {"boxes": tmp_path}, ValueError, "boxes"),
         ([table], coco, {"dtype": "int8"}, ValueError, "dtype"),
     ):
         with pytest.raises(kind, match=named):
@@ -336,11 +327,10 @@ def test_tables_as_other_programs_leave_them_are_read(coco, tmp_path, written):
 
 
 def test_arrays_may_be_turned(coco, tmp_path):
-    for folder in ("features", "boxes"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "features").mkdir()
     for number in ALL:
-        np.save(tmp_path / "features" / f"{number}.npy", np.full((600, REGIONS), number % 7, np.float32))
-        np.save(tmp_path / "boxes" / f"{number}.npy", region(number)[1].T)
-    folder = import_regions([tmp_path / "features"], coco, tmp_path / "out", boxes=tmp_path / "boxes")
+        features = np.full((600, REGIONS), number % 7, np.float32)
+        np.savez(tmp_path / "features" / f"{number}.npz", features=features, bbox=region(number)[1].T)
+    folder = import_regions([tmp_path / "features"], coco, tmp_path / "out")
     assert open_precomp(folder).train.pictures.shape[1:] == (REGIONS, 600)
     assert np.array_equal(np.load(folder / "dev_boxes.npy")[0], region(NUMBERS["val"][0])[1])

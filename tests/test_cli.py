@@ -17,12 +17,10 @@ from typer.testing import CliRunner
 from coco import make_album
 from vsecore import cli, records
 from vsecore.baselines import cca_scores
-from vsecore.cli.options import complete_recipe
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
 from vsecore.experiments import LESSON_SCALE
 from vsecore.experiments.probe import graded
-from vsecore.recipes import RECIPES, VARIANTS
 from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.encoder.word_dim=8", "--set", "text.encoder.minimum_count=1"]
@@ -365,9 +363,3 @@ def test_sets_are_measured_by_the_same_command(features, tmp_path):
     run("train", "pvse_grid", "--data", features, "--out", out, *SMALL)
     said = run("evaluate", out, "--data", features, "--also", "sets")
     assert "log_variance_pictures" in said and "rsum_texts_without_2" in said
-
-
-def test_the_shell_completes_recipes_and_their_variants():
-    assert sorted(complete_recipe("")) == sorted(RECIPES)
-    assert complete_recipe("vsepp_grid_g") == ["vsepp_grid_gru"]
-    assert sorted(complete_recipe("vsepp_grid_gru+")) == sorted(f"vsepp_grid_gru+{name}" for name in VARIANTS)

@@ -65,8 +65,8 @@ class Retriever:
     """A model that embeds pictures and sentences, and compares them. Safe to use from several threads.
 
     Messages call it by its name. The backbone, or what loads it for the first picture, is the network whose
-    features the model reads, of the type `dtype`; without one it reads pixels, or features that are there
-    already. Without a `source`, an index built with it must be given it again.
+    features the model reads, of the type `dtype`; without one it reads pixels. Without a `source`, an index
+    built with it must be given it again.
 
     Example:
         >>> model = vsecore.load("runs/first")
@@ -181,30 +181,23 @@ class Retriever:
                 parts.append(read_by_similarity(self.model, embedded))
         return joined(parts)
 
-    def encode_images(self, images: Iterable[Picture | Tensor], batch_size: int = 32) -> Embedding:
+    def encode_images(self, images: Iterable[Picture], batch_size: int = 32) -> Embedding:
         """Embed pictures.
 
-        They are paths; pictures of Pillow; arrays (H, W, 3) uint8; or, for a model that reads features, the
-        features of each picture, (N, F) floats. The result is that of `encode_texts`, and does not depend on
-        the batch size.
+        They are paths, pictures of Pillow, or arrays (H, W, 3) uint8. The result is that of `encode_texts`,
+        and does not depend on the batch size.
         """
         if isinstance(images, str | Path | Image.Image):
             raise ValueError(f"images is one picture ({images!r}): wanted a list of them")
         given, parts = list(images), []
         if not given:
             raise ValueError("images is empty: wanted at least one picture")
-        if not all(map(_holds_features, given)):
-            with self._lock:  # or each of several threads would load the network
-                if self.backbone is not None and self.backbone.longest is not None:
-                    batch_size = 1  # pictures that keep their proportions do not fit into one tensor
+        with self._lock:  # or each of several threads would load the network
+            if self.backbone is not None and self.backbone.longest is not None:
+                batch_size = 1  # pictures that keep their proportions do not fit into one tensor
         for start in range(0, len(given), batch_size):
-            batch = given[start : start + batch_size]
             with self._lock, torch.no_grad():
-                if all(map(_holds_features, batch)):
-                    inputs, mask = _padded([torch.as_tensor(one).float() for one in batch])
-                    embedded = self.model.encode_pictures(inputs.to(self.device), mask.to(self.device))
-                else:
-                    embedded = self._embedded([self._decode(cast(Picture, one)) for one in batch])
+                embedded = self._embedded([self._decode(one) for one in given[start : start + batch_size]])
                 parts.append(read_by_similarity(self.model, embedded))
         return joined(parts)
 
@@ -307,14 +300,3 @@ def _source_of_features(features: Path, run: Run) -> Source:
         dtype=str(made.dtype),
         fingerprint=made.backbone_sha256,
     )
-
-
-def _holds_features(image: object) -> bool:
-    is_matrix = isinstance(image, Tensor | np.ndarray) and image.ndim == 2
-    return is_matrix and torch.as_tensor(image).is_floating_point()
-
-
-def _padded(pictures: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return the features (B, N, F) of pictures (n, F), and their mask (B, N)."""
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones(len(one), dtype=torch.bool) for one in pictures], True)
-    return torch.nn.utils.rnn.pad_sequence(pictures, batch_first=True), mask

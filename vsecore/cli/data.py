@@ -13,9 +13,7 @@ app = typer.Typer(no_args_is_help=True, help="Photographs and features: get, che
 
 
 @command(app, "get")
-def data_get(
-    name: Collection, *, root: Folder, only: list[str] | None = None, from_: str | None = None
-) -> None:
+def data_get(name: Collection, *, root: Folder, from_: str | None = None) -> None:
     """Download photographs and captions, as far as that is allowed, and say what else is to do. Resumes.
 
     Run it again to bring back pictures that are missing; delete damaged ones first.
@@ -23,13 +21,12 @@ def data_get(
     Options:
         name: Which collection.
         root: The folder to put it into.
-        only: Only this archive, such as val2014.zip. Can be repeated.
         from: The address of a folder of the same archives, not the official one.
     """
     from vsecore.data.collections import get
 
     stopping.advise(lambda: "continue with the same command")
-    if not get(name, root, only=only or [], base=from_, say=typer.echo):
+    if not get(name, root, base=from_, say=typer.echo):
         raise typer.Exit(1)
     typer.echo(f"next: vse data check {root}")
 
@@ -108,7 +105,6 @@ def data_import(
     *,
     captions: Path,
     out: Folder,
-    boxes: Path | None = None,
     dtype: Literal["float16", "float32"] = "float16",
 ) -> None:
     """Turn bottom-up attention's features, as they are shared, into a folder to train on. Resumes.
@@ -117,12 +113,11 @@ def data_import(
         sources: TSV files, or folders with one .npy or .npz file for each picture; in .npz, features are
             called feat, features or x, and boxes bbox or boxes.
         captions: The dataset_*.json that says which picture is in which split.
-        boxes: A folder with each picture's boxes, if they are not in the sources.
     """
     from vsecore.data.butd import import_regions
 
     stopping.advise(lambda: "continue with the same command")
-    import_regions(sources, captions, out, boxes=boxes, dtype=dtype)
+    import_regions(sources, captions, out, dtype=dtype)
     _show(out)
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from vsecore.cli.options import RecipeName
-
 if TYPE_CHECKING:
     from vsecore.recipes import Recipe
 
@@ -17,7 +15,7 @@ PAPER = re.compile(r"[^:;]*?\d{4}( \([^)]*\))?")
 """How a recipe's source begins: authors, year, and what the work is called."""
 
 
-def recipes(name: RecipeName = "") -> None:
+def recipes(name: str = "") -> None:
     """List the recipes; or write one as YAML, which vse train takes again, and the variants that fit it.
 
     Options:

@@ -132,21 +132,6 @@ def _checked(folder: bool) -> Callable[[typer.CallbackParam, Path | None], Path 
     return check
 
 
-def complete_recipe(incomplete: str) -> list[str]:
-    """Return the recipes that begin so, or after a plus sign the variants, for the shell's completion.
-
-    They are read from their files, since importing them takes longer than anybody waits for a name.
-    """
-    import yaml
-
-    works = (Path(__file__).parents[1] / "recipes").glob("*.yaml")
-    base, plus, begun = incomplete.rpartition("+")
-    kept = (
-        yaml.safe_load(work.read_bytes()).get("variants" if plus else "recipes") for work in sorted(works)
-    )
-    return [f"{base}{plus}{name}" for work in kept for name in work or () if name.startswith(begun)]
-
-
 Parts = Annotated[list[Path], Kind(callback=_load_parts, is_eager=True)]  # before anything else names a part
 Folder = Annotated[Path, Kind(callback=_checked(folder=True))]
 """A folder to write into, and `File` a file to write: see `check_writable`."""
@@ -155,7 +140,6 @@ Present = Annotated[Path, Kind(exists=True, dir_okay=False)]
 Count = Annotated[int, Kind(min=1)]
 Whole = Annotated[int, Kind(min=0)]
 Seed = Annotated[int, Kind(min=0, max=2**63 - 1)]
-RecipeName = Annotated[str, Kind(autocompletion=complete_recipe)]
 Collection = Literal["coco", "flickr30k", "flickr8k"]
 SplitName = Literal["train", "dev", "test", "testall"]
 Device = Literal["auto", "cpu"]

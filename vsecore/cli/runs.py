@@ -12,7 +12,7 @@ import typer
 
 from vsecore import stopping
 from vsecore.cli import options
-from vsecore.cli.options import Count, Device, Folder, Precision, RecipeName, Seed, Whole
+from vsecore.cli.options import Count, Device, Folder, Precision, Seed, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ METRICS = "metrics.json"
 
 
 def train(
-    recipe: RecipeName = "",
+    recipe: str = "",
     *,
     data: str = "scenes",
     out: Folder | None = None,
@@ -300,7 +300,7 @@ def mine(run: Path, *, out: Folder, data: str = "scenes", texts: Count = 300, pi
 
 
 def plan(
-    recipe: RecipeName,
+    recipe: str,
     *,
     data: str = "coco",
     set_: list[str] | None = None,

@@ -59,7 +59,6 @@ def import_regions(
     captions: str | Path,
     folder: str | Path,
     *,
-    boxes: str | Path | None = None,
     dtype: DType = "float16",
 ) -> Path:
     """Write a folder of features from those that others share. If interrupted, the same call continues.
@@ -72,14 +71,12 @@ def import_regions(
         sources: TSV files, or folders with a `.npy` or `.npz` file for each picture.
         captions: Karpathy's `dataset_*.json`, which has the captions and splits. No photograph is needed.
         folder: where to write; made if it is missing.
-        boxes: a folder with a `.npy` file of boxes (N, 4) for each picture; None: those in the sources, if
-            there are any.
         dtype: "float16" or "float32", on disk.
     """
     folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
     splits = _read_splits(expanded(captions))
     known = _Names(splits)
-    found = _find(paths, None if boxes is None else expanded(boxes), folder, known)
+    found = _find(paths, folder, known)
     pictures: dict[str, list[_Source]] = {}
     for name, split in splits.items():
         lacking = [file.name for row, file in enumerate(split.files) if (name, row) not in found]
@@ -167,32 +164,22 @@ class _Names:
         return self.places.get(known_as)
 
 
-def _find(paths: list[Path], boxes: Path | None, folder: Path, names: _Names) -> dict[_Place, _Source]:
+def _find(paths: list[Path], folder: Path, names: _Names) -> dict[_Place, _Source]:
     for path in paths:
         if not (path.is_dir() or path.is_file()):  # a pipe could be read only once
             raise FileNotFoundError(f"no file or folder {path}: name TSV files, or folders of .npy files")
     if len({path.is_dir() for path in paths}) != 1 or folder.resolve() in map(Path.resolve, paths):
         raise ValueError(f"sources must be TSV files, or folders of .npy files, and not {folder}")
-    if paths[0].is_dir():
-        return _find_files(paths, boxes, names)
-    if boxes is not None:
-        raise ValueError(f"boxes is {boxes}, but a TSV file has its own: leave it out")
-    return _find_lines(paths, names)
+    return (_find_files if paths[0].is_dir() else _find_lines)(paths, names)
 
 
 # Folders with a file for each picture.
 
 
-def _find_files(paths: list[Path], boxes: Path | None, names: _Names) -> dict[_Place, _Source]:
-    if boxes is not None and not boxes.is_dir():
-        raise FileNotFoundError(f"no folder {boxes}: name one with a .npy file of boxes a picture")
-    boxes_of = {} if boxes is None else _listed([boxes], names)
+def _find_files(paths: list[Path], names: _Names) -> dict[_Place, _Source]:
     found = {}
     for place, path in files.progress(_listed(paths, names).items(), desc="look up", unit="picture"):
-        if boxes is not None and place not in boxes_of:
-            raise ValueError(f"{boxes} has no file of boxes for {path.name}: get the rest")
-        read = partial(_read_arrays, path, boxes_of.get(place))
-        found[place] = _Source(str(path), len(_read_arrays(path)[0]), read)
+        found[place] = _Source(str(path), len(_read_arrays(path)[0]), partial(_read_arrays, path))
     return found
 
 
@@ -207,31 +194,25 @@ def _listed(folders: Sequence[Path], names: _Names) -> dict[_Place, Path]:
     return found
 
 
-def _arrays(path: Path, called: str) -> dict[str, np.ndarray]:
-    """Map a `.npy` file, whose array is `called` so, or read a `.npz` file, whose arrays have names."""
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """Map a `.npy` file of features, or read a `.npz` file, whose arrays have names."""
     loaded = np.load(path, mmap_mode="r", allow_pickle=False)
     if path.suffix == ".npy":
-        return {called: loaded}
+        return {FEATURES[0]: loaded}
     with loaded as arrays:
         return {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
 
 
-def _read_arrays(path: Path, beside: Path | None = None) -> _Arrays:
-    """Return the features of a file, and its boxes if it has any, or those of the file beside it."""
+def _read_arrays(path: Path) -> _Arrays:
+    """Return the features of a file, and its boxes if it has any."""
     with _damage_named(path):
-        found = _arrays(path, FEATURES[0])
+        found = _arrays(path)
         features, boxes = (next((found[n] for n in names if n in found), None) for names in (FEATURES, BOXES))
         if features is not None:
             features = _upright(features, features.shape[-1] <= MOST and features.shape[-2:-1] > (LEAST,))
         if features is None or features.ndim != 2 or not len(features):
             shapes = {name: array.shape for name, array in found.items()}
             raise ValueError(f"it holds {shapes}, wanted features (regions, width) in {FEATURES}")
-    with _damage_named(beside or path):
-        if beside is not None:
-            found = _arrays(beside, BOXES[0])
-            boxes = next((found[name] for name in (*BOXES, *FEATURES) if name in found), None)
-            if boxes is None:
-                raise ValueError(f"it holds no array called {BOXES[0]}")
         if boxes is not None:  # some share a row for each number
             boxes = _upright(boxes, wide=boxes.shape[-2:-1] == (4,) and boxes.shape[-1] != 4)
         return features, boxes

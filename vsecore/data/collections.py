@@ -22,7 +22,6 @@ def get(
     name: str,
     root: str | Path,
     *,
-    only: Sequence[str] = (),
     base: str | None = None,
     say: Callable[[str], None] = print,
 ) -> bool:
@@ -34,21 +33,16 @@ def get(
     Args:
         name: "coco", "flickr30k" or "flickr8k".
         root: the folder to put it into; made if it is missing.
-        only: names of archives, such as "val2014.zip"; none: all.
         base: the address of a mirror's folder with the same archives; None: the official ones.
         say: what to do with a line for the user.
     """
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
     collection, root = COLLECTIONS[name], expanded(root)
-    names = [archive.name for archive in collection.archives]
-    if unknown := set(only) - set(names):
-        raise ValueError(f"--only is {min(unknown)!r}: {name} has {', '.join(names)}")
-    archives = [archive for archive in collection.archives if not only or archive.name in only]
     captions, steps = root / collection.captions, collection.by_hand.format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):
-        for archive in archives:
+        for archive in collection.archives:
             path = root / archive.name
             try:
                 entries = read_annotations(captions)[1] if captions.is_file() else []
@@ -69,7 +63,7 @@ def get(
                     again = f"vse data get {name} --root {root}"
                     raise ValueError(f"{error}. Delete what is damaged, and give {again} again") from None
                 raise
-    if not only and not any(archive.holds_pictures for archive in archives):
+    if not any(archive.holds_pictures for archive in collection.archives):
         try:
             load_karpathy(root, captions)
         except FileNotFoundError:
