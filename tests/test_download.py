@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 
 from vsecore import cli
 from vsecore.data import collections, files, sources
-from vsecore.data.collections import unpack
-from vsecore.data.download import download
+from vsecore.data.collections import download, unpack
 from vsecore.data.karpathy import check_photographs
 from vsecore.data.sources import COLLECTIONS, Collection
 
@@ -114,7 +113,7 @@ def site():
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    monkeypatch.setattr("vsecore.data.download.LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr("vsecore.data.collections.LONGEST_PAUSE", 0.0)
     monkeypatch.setenv("VSECORE_BATCH", "1")
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -344,10 +343,10 @@ def test_killed_at_random_moments_it_ends_as_if_undisturbed(site, coco):
     site.bodies["/val2014.zip"] = zipped(coco.parent / "big.zip", pictures).read_bytes()
     site.slow = 0.004
     program = (
-        "import sys; from pathlib import Path; from vsecore.data import collections, download\n"
+        "import sys; from pathlib import Path; from vsecore.data import collections\n"
         "address, root = sys.argv[1], Path(sys.argv[2])\n"
         "path = root / 'val2014.zip'\n"
-        "if not path.exists(): download.download(address, path, begins=b'PK')\n"
+        "if not path.exists(): collections.download(address, path, begins=b'PK')\n"
         "print('began', flush=True)\n"
         "collections.unpack(path, 'val2014/', root)\n"
     )

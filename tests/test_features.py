@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from vsecore.data.batches import make_loader
+from vsecore.data.feature_folder import MappedPictures
 from vsecore.data.features import check_precomp, open_precomp
-from vsecore.data.memory_map import MappedPictures
 from vsecore.data.vocabulary import Vocabulary
 
 SIZES = {"train": 6, "dev": 3, "test": 2}

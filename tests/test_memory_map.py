@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vsecore.data.memory_map import MappedPictures
+from vsecore.data.feature_folder import MappedPictures
 
 NUMBERS = np.arange(6 * 4 * 8, dtype=np.float32).reshape(6, 4, 8)
 

@@ -493,7 +493,7 @@ def test_sets_are_kept_as_they_were_and_a_server_proposes_the_same(monkeypatch):
     upsert, pictures, query = client.upsert, sets(300, 2, 1.0), sets(1, 3, 1.0)[0]
     client.upsert = lambda *batch: sizes.append(np.size(batch[1].vectors["all"])) or upsert(*batch)
     monkeypatch.setattr("qdrant_client.QdrantClient", lambda **_: client)
-    monkeypatch.setattr("vsecore.search.vectors.AT_ONCE", 2**12)
+    monkeypatch.setattr("vsecore.search.store.AT_ONCE", 2**12)
     here, there = index_of(pictures), index_of(pictures, url=URL)
     assert max(sizes) <= 2**12  # or a server refuses it
     numbers, kept = here.all_vectors()

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from vsecore.data.memory_map import MappedPictures
+from vsecore.data.feature_folder import MappedPictures
 from vsecore.data.splits import Dataset, Split
 
 OWNER = np.array([1, 0, 2, 1, 3, 4, 4, 1])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vsecore.data.memory_map import MappedPictures
+from vsecore.data.feature_folder import MappedPictures
 from vsecore.data.splits import Dataset, Pictures, Split, UnreadPictures
 from vsecore.typed import short
 

@@ -2,20 +2,49 @@
 
 The captions' file, which names every picture, decides what is there already. So an archive may be deleted
 once it is unpacked. A zip file has checksums, by which damage on the way is noticed.
+
+A download resumes over a bad connection, and is there only when it is whole: its bytes go to NAME.part.
+Beside it, NAME.part.json says which version of the file they belong to (its ETag or date), so that two
+versions are never glued together.
 """
 
+import contextlib
+import http.client
+import json
 import shutil
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from vsecore.data import files
 from vsecore.data.annotations import Entry, expanded, inside, read_annotations
-from vsecore.data.download import download
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.sources import COLLECTIONS, Archive
 from vsecore.typed import short
+
+CHUNK = 1 << 18
+TIMEOUT = 60.0
+"""Seconds without a byte after which a connection counts as dropped."""
+LONGEST_PAUSE = 60.0
+"""Seconds between two attempts at most."""
+_NO_CONNECTION = (
+    http.client.HTTPException,
+    urllib.error.URLError,
+    ssl.SSLError,
+    ConnectionError,
+    TimeoutError,
+)
+_LATER = {408, 416, 425, 429, 500, 502, 503, 504}
+"""Status codes after which the same request may succeed later; after 416, one for the whole file."""
 
 
 def get(
@@ -116,3 +145,91 @@ def unpack(archive: Path, takes: str, folder: Path) -> int:
 def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
     same_size = path.is_file() and path.stat().st_size == entry.file_size
     return same_size and zlib.crc32(path.read_bytes()) == entry.CRC
+
+
+def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8, pause: float = 1.0) -> None:
+    """Download a file, resuming what an earlier run has left.
+
+    Args:
+        address: http or https.
+        path: the file to write. Its folder must exist.
+        begins: the bytes that such a file begins with: a server's error page is noticed by its first bytes.
+        attempts: how many may fail in a row. One that brings new bytes begins the count anew.
+        pause: seconds before the second of them; doubled each time.
+    """
+    if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
+        raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
+    part, note = (path.with_name(f"{path.name}.{ending}") for ending in ("part", "part.json"))
+    failed, most = 0, _size(part)
+    with files.progress(desc=path.name, unit="B", unit_scale=True) as bar:
+        while True:
+            try:
+                _receive(address, part, note, begins, bar)
+                break
+            except urllib.error.HTTPError as error:
+                reason = f"the server answers {error.code} {error.reason}"
+                if error.code not in _LATER:
+                    raise OSError(
+                        f"{address}: {reason}: look whether the address opens in a browser, then give the "
+                        "command again, or name another server with --from"
+                    ) from None
+                if error.code == 416:
+                    part.unlink(missing_ok=True)
+            except _NO_CONNECTION as error:
+                reason = f"no connection ({getattr(error, 'reason', None) or error or type(error).__name__})"
+            failed = 1 if _size(part) > most else failed + 1
+            most = max(most, _size(part))
+            if failed >= attempts:
+                raise OSError(
+                    f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes that came are "
+                    f"kept in {part}: give the command again, and it continues"
+                )
+            wait = min(pause * 2 ** (failed - 1), LONGEST_PAUSE)
+            print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
+            time.sleep(wait)
+    part.replace(path)
+    note.unlink(missing_ok=True)
+
+
+def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> None:
+    """Make one attempt: ask for what is missing, and write what comes."""
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        known = dict(json.loads(note.read_bytes()))
+    have = _size(part) if known.get("address") == address and known.get("version") else 0
+    if have and have == known.get("total"):
+        return
+    headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
+    if have:
+        headers |= {"Range": f"bytes={have}-", "If-Range": known["version"]}
+    with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
+        if not str(answer.headers["Content-Range"]).startswith(f"bytes {have}-"):
+            part.unlink(missing_ok=True)  # the whole file comes, or another part than was asked for
+            have = 0
+        if answer.status != (206 if have else 200):
+            raise ConnectionError(f"the server answers {answer.status} in place of the file")
+        if not have:  # note the version that is coming, before its first byte is written
+            etag, length = answer.headers["ETag"], answer.headers["Content-Length"]
+            comparable = answer.headers["Last-Modified"] if not etag or etag.startswith("W/") else etag
+            known = {"address": address, "version": comparable, "total": int(length) if length else None}
+            note.write_text(json.dumps(known), "utf-8")  # half of it would be as good as none
+        total, free = known.get("total"), shutil.disk_usage(part.parent).free
+        bar.total, bar.n = total, have
+        if total is not None and total - have > free:
+            raise OSError(f"{part} needs {total - have:,} bytes more, and its disk has {free:,}: make room")
+        with part.open("ab" if have else "wb") as file:
+            while chunk := answer.read1(CHUNK):
+                if file.tell() == 0 and not chunk.startswith(begins[: len(chunk)]):
+                    raise ValueError(
+                        f"{answer.geturl()}: a file came that begins with {chunk[:60]!r}, perhaps a page "
+                        "with an error or a login: open the address in a browser, then give the command "
+                        "again, or name another server with --from"
+                    )
+                file.write(chunk)
+                bar.update(len(chunk))
+    if total not in (None, _size(part)):
+        raise ConnectionError("it was dropped")
+
+
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.is_file() else 0

@@ -9,10 +9,17 @@ import numpy as np
 
 from vsecore.data import files
 from vsecore.data.annotations import expanded
-from vsecore.data.feature_folder import CHECKSUMS, META, UNFINISHED, Meta, find_damage, first_not_finite
+from vsecore.data.feature_folder import (
+    CHECKSUMS,
+    META,
+    UNFINISHED,
+    MappedPictures,
+    Meta,
+    find_damage,
+    first_not_finite,
+)
 from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
 from vsecore.data.known_words import look_at_words
-from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split
 from vsecore.typed import counted, short
 

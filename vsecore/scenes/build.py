@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from vsecore.data.feature_folder import MappedPictures
 from vsecore.data.files import cache_folder, locked, progress, write_atomically
-from vsecore.data.memory_map import MappedPictures
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.drawing import draw
 from vsecore.scenes.facts import SIDE, Scene

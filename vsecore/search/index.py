@@ -15,8 +15,7 @@ import numpy as np
 from vsecore.data.files import digest_of, locked, progress
 from vsecore.data.picture_folders import Listing, list_pictures, readable_suffixes
 from vsecore.search.engine import Engine
-from vsecore.search.store import Entry, Facts, Store
-from vsecore.search.vectors import MEAN, QdrantServer, Vectors
+from vsecore.search.store import MEAN, Entry, Facts, QdrantServer, Store, Vectors
 
 PROPOSED = 100
 """How many pictures MaxSim, and the sets' means, propose at least; the model's own similarity ranks them."""
