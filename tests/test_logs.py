@@ -8,6 +8,7 @@ pytest.importorskip("tensorboard", reason="needs the extra logs")
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from vsecore.training import logs as written
 from vsecore.training.logs import TensorBoardLog
 
 
@@ -17,7 +18,8 @@ def read(folder):
     return {tag: [(one.step, one.value) for one in shown.Scalars(tag)] for tag in shown.Tags()["scalars"]}
 
 
-def test_the_curves_are_the_losses_the_rates_and_the_history(tmp_path):
+def test_the_curves_are_the_losses_the_rates_and_the_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(written, "EVERY", 3)
     terms, rates = {}, {}
 
     def both(event):
@@ -26,9 +28,8 @@ def test_the_curves_are_the_losses_the_rates_and_the_history(tmp_path):
             terms[event.step] = {name: float(term) for name, term in event.terms.items()}
             rates[event.step] = event.learning_rate
 
-    log = TensorBoardLog(tmp_path, every=3)
+    log = TensorBoardLog(tmp_path)
     run = train(recipe(), callback=both)
-    log.close()
     shown = read(tmp_path)
     wanted = [1, *range(3, max(terms) + 1, 3)]
     (loss,) = terms[1]
@@ -46,9 +47,10 @@ def test_the_curves_are_the_losses_the_rates_and_the_history(tmp_path):
         )
 
 
-def test_what_a_killed_run_logged_beyond_its_checkpoint_is_hidden(tmp_path):
+def test_what_a_killed_run_logged_beyond_its_checkpoint_is_hidden(tmp_path, monkeypatch):
+    monkeypatch.setattr(written, "EVERY", 1)
     run, logs = tmp_path / "run", tmp_path / "logs"
-    log = TensorBoardLog(logs, every=1)
+    log = TensorBoardLog(logs)
 
     def kill(event):
         log(event)
@@ -57,9 +59,7 @@ def test_what_a_killed_run_logged_beyond_its_checkpoint_is_hidden(tmp_path):
 
     with pytest.raises(StopError):
         train(folder=run, save_every=5, callback=kill)  # at step 5, so that two logged steps are lost
-    log.close()
-    log = TensorBoardLog(logs, every=1)
-    resumed = train(folder=run, resume=True, callback=log)
-    log.close()
+    log._writer.close()
+    resumed = train(folder=run, resume=True, callback=TensorBoardLog(logs))
     steps = [step for step, _ in read(logs)["learning_rate"]]
     assert steps == list(range(1, resumed.history[-1]["step"] + 1))  # each once, in order

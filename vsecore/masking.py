@@ -9,9 +9,8 @@ from vsecore.arguments import Shape
 def check_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> None:
     """Refuse elements (B, N, D) that cannot be pooled or attended to, of another width than `dim` too.
 
-    Whether every row has a real element is only checked on a CPU: on a GPU every step would have to wait for
-    the answer. There such a row gives NaN, infinity, an error of the device or a meaningless vector; no batch
-    of `data.batches` has one.
+    A row without a real element is only refused on a CPU (see `Shape`). On a GPU it gives NaN, infinity, an
+    error of the device or a meaningless vector; no batch of `data.batches` has one.
     """
     sizes = {} if dim is None else {"D": dim}
     Shape("B* N D").check(name, x, sizes)

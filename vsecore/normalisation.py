@@ -68,9 +68,8 @@ class ElementNorm(nn.BatchNorm1d):
 def sum_over_processes(x: Tensor) -> Tensor:
     """Sum x over all processes, with gradient; return x itself if there is only one.
 
-    In the backward pass, each process's x gets the sum of the gradients of all. If every process computes the
-    same loss of the joint batch, and the gradients of the weights are then averaged over processes (as
-    DistributedDataParallel does), each weight gets the gradient that one process with the joint batch gives.
+    In the backward pass, each process's x gets the sum of the gradients of all, so that weights learn as
+    `training.distributed.gather` says.
     """
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
         return x

@@ -111,8 +111,8 @@ class Batches(TorchDataset["Batch"]):
     word_drop: float = 0.0
     """The probability that a word of a caption is dropped, in [0, 1)."""
     negatives: OfflineNegatives | None = None
-    """Mode "pairs" only: for each pair, one of its hard captions and one of its hard pictures are drawn (see
-    `Batch.offline`). If the two belong together they are drawn again, up to ten times."""
+    """Mode "pairs" only: for each pair, one of its hard captions and one of its hard pictures are drawn: see
+    `Batch.offline`."""
     share: tuple[int, int] = (0, 1)
     """Which process this is, and how many train together. Each gets its contiguous share of a joint batch,
     and captions are padded to its longest caption, so that all hold tensors of the same shape."""

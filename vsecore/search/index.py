@@ -114,10 +114,7 @@ class Index:
 
     @classmethod
     def load(cls, folder: str | Path, engine: Engine | None = None, *, url: str | None = None) -> Index:
-        """Open the index in a folder; without its `engine`, that is loaded from where it was.
-
-        `url` is the address of a Qdrant server for the vectors; None: they are searched in this process.
-        """
+        """Open the index in a folder, by `url` as in `build`; an engine that is not given is loaded anew."""
         store = Store(Path(folder).expanduser())
         try:
             if engine is None:
@@ -265,10 +262,6 @@ class Index:
             proposed = sorted({number for number, _ in best})
             best = self._ranked([(1.0, query)], self.store.vectors(proposed))
         return self._found(best[:k])
-
-    def exact(self, query: np.ndarray, k: int = 10) -> list[Found]:
-        """Compare a query with every picture by the model's own similarity: slow, and the reference."""
-        return self._found(self._ranked([(1.0, query)], self.store.vectors())[:k])
 
     def all_vectors(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of all pictures, (n,), and their vectors, (n, D) or (n, K, D)."""

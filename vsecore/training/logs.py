@@ -3,25 +3,26 @@
 from pathlib import Path
 from typing import Any
 
-from vsecore.arguments import Count, checked
 from vsecore.losses import LagrangeMultiplier
 from vsecore.training.run import Event
+
+EVERY = 50
+"""One step in so many is logged."""
 
 
 class TensorBoardLog:
     """A callback that writes losses, learning rate, multipliers and the dev split's metrics for TensorBoard.
 
-    `tensorboard --logdir` takes the folder, or one above it. One step in so many is logged, since to read a
+    `tensorboard --logdir` takes the folder, or one above it. One step in `EVERY` is logged, since to read a
     loss is to wait for the GPU. Nothing is written before the first event, so that a run that is refused
     leaves no log behind. A resumed run writes to the same folder, and TensorBoard then hides what the killed
     run had logged beyond the step that it resumed from.
     """
 
-    @checked
-    def __init__(self, folder: str | Path, every: Count = 50) -> None:
+    def __init__(self, folder: str | Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
-        self.folder, self.every = Path(folder), every
+        self.folder = Path(folder)
         self._make_writer = SummaryWriter
         self._writer: Any = None  # TensorBoard has no types
 
@@ -33,15 +34,10 @@ class TensorBoardLog:
             for name, metric in (event.metrics or {}).items():
                 self._writer.add_scalar(f"dev/{name}", metric, event.step)
             self._writer.flush()
-        elif event.step == 1 or event.step % self.every == 0:
+        elif event.step == 1 or event.step % EVERY == 0:
             for name, term in event.terms.items():
                 self._writer.add_scalar(f"loss/{name}", float(term), event.step)
             self._writer.add_scalar("learning_rate", event.learning_rate, event.step)
             for name, module in event.system.losses.named_modules():
                 if isinstance(module, LagrangeMultiplier):
                     self._writer.add_scalar(f"multiplier/{name}", float(module.value), event.step)
-
-    def close(self) -> None:
-        """Write what is still held back, and close the file."""
-        if self._writer is not None:
-            self._writer.close()
