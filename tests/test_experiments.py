@@ -226,14 +226,23 @@ def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, 
     again(features="region")
     assert len(trainings) == len(trained_in(tmp_path)) == 6
 
-    def busy(*given, **options):  # another process trains, and records it while this one waits
-        for entry in trained_in(tmp_path):
-            records.write(entry, tmp_path / "ours")
-        raise BlockingIOError
+    def fit_other(recipe, *given, **options):  # another process trains the first arm, and then records it
+        if recipe.name == "2ad_grid_gru":
+            raise BlockingIOError
+        return fit(recipe, *given, **options)
 
-    monkeypatch.setattr(running, "fit_in_rounds", busy)
-    monkeypatch.setattr(running, "PATIENCE", 0)
-    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all"], folder=tmp_path / "ours")
+    def recorded(seconds):
+        assert trained_in(ours), "this one trains the second, and waits last"
+        for entry in trained_in(tmp_path):
+            records.write(entry, ours)
+
+    ours = tmp_path / "ours"
+    monkeypatch.setattr(running, "fit_in_rounds", fit_other)
+    monkeypatch.setattr(running.time, "sleep", recorded)
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all", "without AdPool"], folder=ours)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES"):
+        in_a_lesson("2ad_parts", small_data, folder=ours)
 
 
 def killed_worker(cache, folder):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from torch import Tensor
 
@@ -39,6 +40,8 @@ TRIAL_SECONDS = 3.0
 """For how many seconds a recipe's steps are timed, to estimate how long its training will take."""
 PATIENCE = 10
 """How many seconds to wait before asking again for a training that another process is running."""
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ def run(
     and where an arm is the best of several recipes, so is the recipe, at the scale "paper" too. The baseline
     that the arms must beat is recorded as well: a ridge regression on the same features.
 
+    Several processes that run it at the same time share its trainings: each takes what no other is at.
+
     Args:
         name: the experiment's name.
         open_data: opens the data with the kind of features that it is given, or else with the kind they have.
@@ -86,8 +91,13 @@ def run(
 
     Raises:
         ValueError: the experiment or an arm is unknown, cannot be trained on these data or at this scale, or
-            a learning rate is set although it is to be chosen.
+            a learning rate is set although it is to be chosen; or a launcher has started several processes.
     """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "each training of an experiment has one GPU: without a launcher, give the same command once for "
+            "each (CUDA_VISIBLE_DEVICES=0 vse experiment ..., then 1, ...), and they share the trainings"
+        )
     chosen, experiment = Settings(**settings), get_experiment(name)
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
@@ -111,17 +121,27 @@ def run(
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
         record_references(runner.opened(kind), chosen.folder, chosen.log)
-    planned = {arm: experiment.trainings(arm, runner.features, runner.recipe_of) for arm in systems}
+    planned = _shared(systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of))
     for arm in [arm for arm, trainings in planned.items() if not trainings]:
         if chosen.arms:
             raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
         del planned[arm]
-    found: dict[str, list[records.Record]] = {arm: [] for arm in planned}
-    for seed in seeds:
-        for arm, trainings in planned.items():
-            found[arm].append(runner.record(arm, trainings, seed))
-        runner.trained.clear()  # the systems that several ensembles of a seed shared
-    return found
+    each = [(seed, arm) for seed in seeds for arm in planned]
+    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]))
+    return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
+
+
+def _shared(items: Iterable[Item], work: Callable[[Item], Done]) -> dict[Item, Done]:
+    """Do some work for each item, what another process is at last, and return what came of each."""
+    done, items = dict[Item, Done](), list(items)
+    while left := [item for item in items if item not in done]:
+        before = len(done)
+        for item in left:
+            with suppress(BlockingIOError):
+                done[item] = work(item)
+        if len(done) == before:
+            time.sleep(PATIENCE)
+    return {item: done[item] for item in items}
 
 
 def _overruled(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
@@ -161,6 +181,7 @@ class _Runner:
         }
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], Trained] = {}
+        self.seed: int | None = None  # that they were trained for
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
 
@@ -261,21 +282,20 @@ class _Runner:
     ) -> records.Record:
         """Return the record of an arm, which is trained first if there is none.
 
-        For tuning, a record with only the usual metrics will do.
+        For tuning, a record with only the usual metrics will do. A BlockingIOError says that another process
+        is training it, and may record it.
         """
+        if seed != self.seed:
+            self.trained.clear()  # the systems that several ensembles of a seed shared
+        self.seed = seed
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
-        folder, parts = self.settings.folder, list[Trained]()
-        while not parts:
-            same = self.recorded(trainings, seed)
-            for entry in same:
-                if asked <= entry.metrics.keys():
-                    self.settings.log(f"{title}, seed {seed}: recorded already")
-                    return entry
-            try:
-                parts = [self.train(training, seed) for training in trainings]
-            except BlockingIOError:  # another process is training it, and may record it
-                time.sleep(PATIENCE)
+        folder, same = self.settings.folder, self.recorded(trainings, seed)
+        for entry in same:
+            if asked <= entry.metrics.keys():
+                self.settings.log(f"{title}, seed {seed}: recorded already")
+                return entry
+        parts = [self.train(training, seed) for training in trainings]
         entry = record_of(trainings, parts, sources, self.opened(trainings[0].system.features).test, seed)
         records.write(entry, folder)
         for training in trainings:
