@@ -50,47 +50,41 @@ def test_the_steps_are_those_of_the_training(batches, clock):
 
 @pytest.mark.parametrize("epochs", [1, 1000])
 def test_a_single_step_an_epoch_is_timed_too(epochs, clock):
-    data = small_data()
-    learner = recipe(
-        training__batches="pictures", training__batch_size=len(data.train), training__epochs=epochs
-    )
-    planned = plan(learner, data, seconds=10.0, device="cpu")
+    learner = recipe(training__batches="pictures", training__batch_size=20, training__epochs=epochs)
+    planned = plan(learner, small_data(), seconds=10.0, device="cpu")
     assert (planned.steps, planned.step_seconds) == (1, 2.0) and clock.now <= 12
 
 
 def test_evaluation_grows_with_the_pictures_and_with_the_pairs(clock, monkeypatch):
+    """What one comparison takes by itself counts once, and not again for all that could be so many pairs."""
     monkeypatch.setattr(planning, "PROBED", 5)
-    embed = planning.encode
+    embed, score = planning.encode, planning.score_embedded
 
     def slow_embed(model, split, *rest):
         clock.now += len(split)
         return embed(model, split, *rest)
 
-    def slow_work(model, split, tokenizer):
-        slow_embed(model, split, tokenizer)
-        clock.now += 0.5 * len(split) * len(split.captions)
-        return {}
+    def slow_score(model, v, t):
+        clock.now += 0.01 + 0.001 * len(v) * len(t)
+        return score(model, v, t)
 
     monkeypatch.setattr(planning, "encode", slow_embed)
-    monkeypatch.setattr(planning, "evaluate_split", slow_work)
+    monkeypatch.setattr(planning, "score_embedded", slow_score)
     planned = plan(recipe(), small_data(), seconds=1.0, device="cpu")
-    assert planned.evaluation_seconds == pytest.approx(20 + 0.5 * 20 * 40)
+    assert planned.evaluation_seconds == pytest.approx(20 + 0.01 + 0.001 * 20 * 40)
 
 
 def test_two_rounds_and_mining_are_counted(clock):
     learner = recipe("aoq_vsepp_grid_gru", first_round__texts=3, first_round__pictures=3)
     planned = plan(learner, small_data(), seconds=1.0, device="cpu")
     assert planned.first_round is not None and planned.first_round.first_round is None
-    assert planned.seconds == pytest.approx(
-        2 * planned.epochs * planned.steps * planned.step_seconds
-    )  # the clock knows of steps alone
+    steps = 2 * planned.epochs * planned.steps
+    assert planned.seconds == pytest.approx(steps * planned.step_seconds)  # the clock knows of steps alone
 
 
 def test_stand_ins_for_negatives_are_never_own():
-    split = small_split("train", 6, captions_of=lambda picture: 1 + picture % 3)
-    planning._some_negatives(split).check(split)
-    two = small_split("train", 2)
-    planning._some_negatives(two).check(two)
+    for split in (small_split("train", 6, captions_of=lambda row: 1 + row % 3), small_split("train", 2)):
+        planning._some_negatives(split).check(split)
 
 
 def test_bytes_are_counted_and_nothing_is_kept(tmp_path, monkeypatch):

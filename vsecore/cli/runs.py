@@ -318,6 +318,7 @@ def plan(
     """
     from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
     from vsecore.recipes import get
+    from vsecore.training.distributed import is_main_process
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(options.read_settings(set_))
@@ -330,6 +331,8 @@ def plan(
     else:
         dataset = rehearsal(Shape.of(data, chosen.features))
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
+    if not is_main_process():  # several share each step, and one says it
+        return
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():
         typer.echo(f"{name:<20} {value}")

@@ -5,6 +5,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from pydantic import SkipValidation
 from torch import Tensor
@@ -15,6 +16,7 @@ from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.weights import add_tensors
 from vsecore.data.words import TokenizedCaptions
+from vsecore.embedding import Embedding
 from vsecore.mining.blocks import Search, workers_on
 from vsecore.mining.folder import (
     NEGATIVES,
@@ -71,12 +73,10 @@ def mine(
             state = MiningState(folder / STATE, identity)
         stack.callback(model.train, model.training)
         model.eval()
-        search = _search(model, split, tokens, (texts, pictures))
+        embedded = encode(model, split, tokens)
+        search, workers = search_embedded(model, *embedded, split.owner, (texts, pictures))
         if state is not None:
             state.resume(search)
-        # Comparing single vectors is one product, after which only one thread would select. What compares
-        # elements or sets keeps all threads busy by itself, and needs much more memory.
-        workers = workers_on(search.device) if isinstance(model.similarity, Cosine) else 1
         bar = progress(total=len(split), initial=search.done, desc="mining", unit="picture")
         stack.callback(bar.close)
 
@@ -92,12 +92,13 @@ def mine(
     return found
 
 
-def _search(model: VSE, split: Split, tokens: TokenizedCaptions, wanted: tuple[int, int]) -> Search:
-    """Encode a split, and return a search by the model's similarity; embeddings are kept on the CPU."""
+def search_embedded(
+    model: VSE, v: Embedding, t: Embedding, owner: np.ndarray, wanted: tuple[int, int] = (300, 60)
+) -> tuple[Search, int]:
+    """Return a search of embedded pictures and captions, which stay on the CPU, and its number of workers."""
     device = next(model.parameters()).device
     rows = max(1, min(model.block[0], ROWS, BUDGET // BYTES))
     block = rows, max(1, min(model.block[1], BUDGET // (BYTES * rows)))
-    v, t = encode(model, split, tokens)
 
     def score(pictures: slice, captions: slice) -> Tensor:
         scores = model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)
@@ -106,7 +107,10 @@ def _search(model: VSE, split: Split, tokens: TokenizedCaptions, wanted: tuple[i
             raise ValueError("some scores are not finite numbers: look for NaN in the model's weights")
         return scores
 
-    return Search(score, torch.from_numpy(split.owner), len(split), wanted, block, device)
+    # Comparing single vectors is one product, after which only one thread would select. What compares
+    # elements or sets keeps all threads busy by itself, and needs much more memory.
+    workers = workers_on(device) if isinstance(model.similarity, Cosine) else 1
+    return Search(score, torch.from_numpy(owner), len(v), wanted, block, device), workers
 
 
 def negatives_identity(

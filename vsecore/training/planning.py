@@ -16,18 +16,26 @@ from vsecore.data.files import without_progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
-from vsecore.mining import mine
+from vsecore.embedding import Embedding
+from vsecore.evaluation import evaluate
+from vsecore.mining.models import search_embedded
 from vsecore.model import VSE
+from vsecore.processes import from_main_process
 from vsecore.recipes import Recipe
-from vsecore.scoring import encode, evaluate_split
+from vsecore.scoring import encode, score_embedded
 from vsecore.training.distributed import hardware, peak_memory
 from vsecore.training.loop import fit
 from vsecore.training.run import Event
 
 PROBED = 256
-"""Pictures that are evaluated to know what all of them take."""
+"""Pictures that are embedded to know what all of them take."""
+LONG_ENOUGH = 0.5
+"""Seconds of comparing after which what does not grow with the pairs no longer counts."""
 TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
+
+
+Comparison = Callable[[VSE, Embedding, Embedding, np.ndarray], None]
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,9 @@ class _StepTimer:
         self.device = next(event.system.parameters()).device
         if event.kind == "step":
             self._steps.append(self._before - before)
-        if sum(self._steps[1:]) >= self.seconds:
+        enough = from_main_process(lambda: sum(self._steps[1:]) >= self.seconds)  # several end together
+        self._before = time.perf_counter()
+        if enough:
             raise EnoughError
 
 
@@ -164,36 +174,54 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         steps=examples // settings.batch_size,
         epochs=settings.epochs,
         step_seconds=sum(timer.took) / len(timer.took),
-        evaluation_seconds=_seconds_of(evaluate_split, system.model, data.dev, tokenizer),
+        evaluation_seconds=_seconds_of(_evaluate, system.model, data.dev, tokenizer),
         memory_bytes=peak_memory(),
         gpu_memory_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
         feature_bytes=0 if data.feature_kind == "pixels" else feature_bytes,
         # Weights, their best, and two moments of each, in float32.
         run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters()),
-        mining_seconds=0.0 if first is None else _seconds_of(mine, system.model, data.train, tokenizer),
+        mining_seconds=0.0 if first is None else _seconds_of(_mine, system.model, data.train, tokenizer),
         first_round=first,
     )
 
 
-def _seconds_of(
-    work: Callable[[VSE, Split, Tokenizer], object], model: VSE, split: Split, tokenizer: Tokenizer
-) -> float:
-    """Return what some work on all pairs of a split will take, from what it takes on a few pictures.
+def _evaluate(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
+    evaluate(score_embedded(model, v, t), owner)
 
-    Embedding them takes time by their number, comparing them by the number of pairs.
+
+def _mine(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
+    search, workers = search_embedded(model, v, t, owner)
+    search.run(workers)
+
+
+@torch.inference_mode()
+def _seconds_of(compare: Comparison, model: VSE, split: Split, tokenizer: Tokenizer) -> float:
+    """Return what embedding a split and comparing all pairs will take, from what it takes on a few pictures.
+
+    Embedding takes time by the number of pictures, comparing by that of pairs. It is timed on as many copies
+    of the few as take `LONG_ENOUGH`, since whatever one call takes by itself would be multiplied too.
     """
     few = split.subset(min(PROBED, len(split)))
-    encode(model, few, tokenizer)  # the first time is slower
+    model.eval()
+    embedded = encode(model, few, tokenizer)  # the first time is slower
     began = time.perf_counter()
     encode(model, few, tokenizer)
     embedding = time.perf_counter() - began
-    with without_progress():
-        work(model, few, tokenizer)
-    _finish_on_gpu()
-    comparing = max(0.0, time.perf_counter() - began - 2 * embedding)
+
+    def comparing(copies: int) -> float:
+        v, t = (side[torch.arange(len(side)).repeat(copies)] for side in embedded)
+        owner = np.concatenate([few.owner + copy * len(few) for copy in range(copies)])
+        began = time.perf_counter()
+        compare(model, v, t, owner)
+        _finish_on_gpu()
+        return time.perf_counter() - began
+
+    took, copies = comparing(1), 1  # the first time is slower
+    while (took := comparing(copies)) < LONG_ENOUGH and copies * len(few) < len(split):
+        copies *= 2
     share = len(few) / len(split)
-    pairs = share * len(few.captions) / len(split.captions)
-    return embedding / share + comparing / pairs
+    pairs = share * len(few.captions) / len(split.captions) * copies**2
+    return embedding / share + took / pairs
 
 
 def _some_negatives(split: Split) -> OfflineNegatives:
