@@ -110,7 +110,7 @@ def evaluate(
         source = sources[number % len(sources)]
         systems.append(_score(run, source, split, data is not None, vectors, embeddings))
         part, pool = systems[number].part, systems[0].part
-        if (part.captions, part.picture_ids) != (pool.captions, pool.picture_ids):
+        if not part.shows_the_same(pool):
             raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
     scores = ensemble(*(system.scores for system in systems), weights=weight or ())
     metrics = _coco(scores, pool, captions) if coco else measure(scores, pool.owner, folds)

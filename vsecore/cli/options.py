@@ -163,13 +163,15 @@ def open_dataset(
     """Open a world of scenes by its name, or a folder of extracted features or of photographs.
 
     `features` says what the recipe reads, and `view` how photographs are cut. With `boxes`, a folder's
-    features get its boxes beside them; scenes have them there. A folder may be tested on its split "testall".
+    features get its boxes beside them; scenes have them there. A folder may be tested on its split "testall",
+    which is its "test" if that has all of COCO's pictures.
     """
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes
     from vsecore.data.features import open_precomp
     from vsecore.data.karpathy import load_photographs
     from vsecore.experiments import WORLDS
+    from vsecore.experiments.recording import COCO_5K
 
     if test == "testall" and (features == "pixels" or data in WORLDS):
         raise ValueError(f"the split is testall, and {data} has none: only folders of features may have it")
@@ -181,7 +183,12 @@ def open_dataset(
         return load_photographs(Path(data), view)
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
-    dataset = open_precomp(Path(data), test="testall" if test == "testall" else "test")
+    try:
+        dataset = open_precomp(Path(data), test="testall" if test == "testall" else "test")
+    except FileNotFoundError:
+        dataset = open_precomp(Path(data))
+        if len(dataset.test) != COCO_5K:
+            raise
     return with_boxes(dataset) if boxes else dataset
 
 

@@ -101,7 +101,7 @@ class Systems:
             check_features(folder, run.data, data.name, data)
             part = data.part(split)
             first = first or part
-            if (part.captions, part.picture_ids) != (first.captions, first.picture_ids):
+            if not part.shows_the_same(first):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
             if run.seed in [known.seed for known in found[system]]:
                 raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
