@@ -76,6 +76,7 @@ def make_bert(folder, captions):
         max_position_embeddings=16,
     )
     BertModel(config).save_pretrained(folder)
+    return folder
 
 
 def recipe(name="vsepp_grid_gru", **changes):

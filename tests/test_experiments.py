@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from small import start
+from small import make_bert, start
 from studies import SMALL, study
 from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
@@ -34,7 +34,7 @@ from vsecore.experiments import (
 )
 from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
-from vsecore.experiments.experiment import only_recipe, title_of
+from vsecore.experiments.experiment import System, only_recipe, title_of
 from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
@@ -221,7 +221,12 @@ def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, 
     again(name="2ad_pooling", arm="AdPool")  # the same system in another experiment
     assert trainings == [("2ad_grid_gru", "grid", 0), ("2ad_grid_gru", "grid", 1)]
     again(lambda kind: small_data(kind, seed=1))
-    again(vectors=lambda tokenizer: torch.ones(len(tokenizer), SMALL["text.encoder.word_dim"]))
+    read, width = [], SMALL["text.encoder.word_dim"]
+    again(vectors=lambda tokenizer: read.append(tokenizer) or torch.ones(len(tokenizer), width))
+    bert = get("2ad_grid_bert").override({"text.encoder.weights": str(make_bert(tmp_path / "bert", ["one"]))})
+    runner = running._Runner(EXPERIMENTS["2ad_parts"], small_data, Settings(vectors=read.append))
+    runner._words(SimpleNamespace(recipe=bert, system=System((), "grid")))
+    assert len(read) == 1, "word pieces begin with none"
     again(changes=SMALL | {"dim": 12})
     again(features="region")
     assert len(trainings) == len(trained_in(tmp_path)) == 6
@@ -231,10 +236,8 @@ def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, 
             raise BlockingIOError
         return fit(recipe, *given, **options)
 
-    def recorded(seconds):
-        assert trained_in(ours), "this one trains the second, and waits last"
-        for entry in trained_in(tmp_path):
-            records.write(entry, ours)
+    def recorded(seconds):  # this one has trained the second, and waits last
+        assert [records.write(entry, ours) for entry in trained_in(ours) and trained_in(tmp_path)]
 
     ours = tmp_path / "ours"
     monkeypatch.setattr(running, "fit_in_rounds", fit_other)
@@ -299,6 +302,8 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     (entry,) = [entry for entry in trained_in(tmp_path) if "2ad_grid_gru" in entry.name]
     assert [member["image"]["encoder"]["name"] for member in entry.config["members"]] == ["region", "grid"]
     in_a_lesson("2ad_ensembles", small_data, seeds=(3,), arms=arms, folder=tmp_path)
+    with pytest.raises(ValueError, match="the same test captions"):
+        in_a_lesson("2ad_ensembles", lambda kind: small_data(kind, count=24 - len(kind)), folder=tmp_path)
     assert len(trainings) == 3
 
 
@@ -459,7 +464,8 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     anybodys = Dataset("coco", data.train, data.dev, data.test, "grid")
     arms = {"one": Arm(), "best": Arm(best_of=("+mean", "+gpo")), "region": Arm(members=("region",))}
     monkeypatch.setitem(EXPERIMENTS, "own", Experiment("?", "nobody", "2ad_{features}_gru", arms))
-    monkeypatch.setattr(running, "plan", lambda *given, **options: SimpleNamespace(seconds=60.0))
+    cost = [SimpleNamespace(seconds=60.0)]  # of a training without a first round
+    monkeypatch.setattr(running, "plan", lambda recipe, *_, **__: cost[recipe.first_round is not None])
     monkeypatch.setattr(recording, "COCO_5K", 20)
     changes = SMALL | {"training.epochs": 1}
     options = {"scale": "paper", "changes": changes, "folder": tmp_path, "log": said.append}
@@ -472,6 +478,10 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     run("own", lambda kind: anybodys, seeds=[0, 1, 2], arms=["one"], dry_run=True, **options)
     run("own", lambda kind: anybodys, seeds=[0, 1], arms=["one"], dry_run=True, **options)
     assert said[-4].startswith("one: 1 training,") and said[-2] == "one: recorded already"
+    assert any(Path(line.removeprefix("run: ")).is_dir() for line in said), "more may be asked of it"
+    arms["offline"] = Arm("+offline+lists", mined_by="one")
+    run("own", lambda kind: anybodys, seeds=[0], arms=["offline"], dry_run=True, **options)
+    assert said[-2] == "offline: 2 trainings, 2.0 minutes", "what mines for it, and no first round"
 
     comparison = Comparison(found, {"one": 400.0}, "COCO 1K")
     assert comparison.figure().axes[0].get_xlabel() == "rsum of five folds"

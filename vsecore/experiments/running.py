@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from vsecore.data.files import cache_folder
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.encoders import TEXT_ENCODERS
 from vsecore.experiments import tuning
 from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
@@ -40,8 +41,6 @@ TRIAL_SECONDS = 3.0
 """For how many seconds a recipe's steps are timed, to estimate how long its training will take."""
 PATIENCE = 10
 """How many seconds to wait before asking again for a training that another process is running."""
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,8 @@ def run(
 
     At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`);
     and where an arm is the best of several recipes, so is the recipe, at the scale "paper" too. The baseline
-    that the arms must beat is recorded as well: a ridge regression on the same features.
-
-    Several processes that run it at the same time share its trainings: each takes what no other is at.
+    that the arms must beat is recorded as well: a ridge regression on the same features. Several processes
+    that run it at the same time share its trainings: each takes what no other is at.
 
     Args:
         name: the experiment's name.
@@ -94,10 +92,7 @@ def run(
             a learning rate is set although it is to be chosen; or a launcher has started several processes.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(
-            "each training of an experiment has one GPU: without a launcher, give the same command once for "
-            "each (CUDA_VISIBLE_DEVICES=0 vse experiment ..., then 1, ...), and they share the trainings"
-        )
+        raise ValueError("an experiment takes no launcher: start it with each CUDA_VISIBLE_DEVICES=0, 1, ...")
     chosen, experiment = Settings(**settings), get_experiment(name)
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
@@ -114,6 +109,9 @@ def run(
         begun = any("give their file as vectors" in one.source for one in recipes)
         if begun and chosen.vectors is None and chosen.scale == "paper":
             chosen.log(f"{arm}: its words begin as noise, the paper's as vectors: give --vectors")
+        first, *others = [runner.opened(system.features).test for system in several]
+        if not all(first.shows_the_same(other) for other in others):  # their similarities are averaged
+            raise ValueError(f"arm {arm!r} needs the same test captions of all features, in the same order")
     if chosen.dry_run or chosen.scale == "paper":
         runner.announce(systems, seeds)
     if chosen.dry_run:
@@ -131,9 +129,9 @@ def run(
     return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
 
 
-def _shared(items: Iterable[Item], work: Callable[[Item], Done]) -> dict[Item, Done]:
+def _shared(items: Iterable[Any], work: Callable[[Any], Any]) -> dict[Any, Any]:
     """Do some work for each item, what another process is at last, and return what came of each."""
-    done, items = dict[Item, Done](), list(items)
+    done, items = dict[Any, Any](), list(items)
     while left := [item for item in items if item not in done]:
         before = len(done)
         for item in left:
@@ -182,6 +180,7 @@ class _Runner:
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], Trained] = {}
         self.seed: int | None = None  # that they were trained for
+        self.words: dict[tuple[str, FeatureKind], tuple[Any, Tensor | None]] = {}
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
 
@@ -235,7 +234,13 @@ class _Runner:
                 continue
             tried = len(tuning.FIRST) - (tuning.SEED in left) if fair else 0  # one is the run of its seed
             each, keys = len(left) + tried, list[str]()
-            for training in [Training(recipe, one) for one in several for recipe in one.at(self.changes)]:
+            trainings = [Training(recipe, one) for one in several for recipe in one.at(self.changes)]
+            if mined_by := self.experiment.arms[arm].mined_by:  # so there is no first round
+                trainings = [replace(one, recipe=replace(one.recipe, first_round=None)) for one in trainings]
+                if mined_by not in systems:
+                    (miner,) = self.experiment.systems(mined_by, self.features)
+                    trainings += [Training(recipe, miner) for recipe in miner.at(self.changes)]
+            for training in trainings:
                 keys.append(key := f"{training.recipe.hash()} {training.system.features}")
                 times[key] = max(each, times.get(key, 0))
                 if key not in took:
@@ -299,8 +304,11 @@ class _Runner:
         entry = record_of(trainings, parts, sources, self.opened(trainings[0].system.features).test, seed)
         records.write(entry, folder)
         for training in trainings:
-            if training.recipe.name not in self.used_again:
-                _remove(self._run_folder(training, seed))
+            place = self._run_folder(training, seed)
+            if self.settings.scale == "paper":  # it took days, and more may be asked of it: CxC, ECCV
+                self.settings.log(f"run: {place}")
+            elif training.recipe.name not in self.used_again:
+                _remove(place)
         for old in same:  # of the same training, but without what was asked for
             if old.file_name != entry.file_name:
                 (folder / old.file_name).unlink(missing_ok=True)
@@ -380,8 +388,13 @@ class _Runner:
 
     def _words(self, training: Training) -> tuple[Any, Tensor | None]:
         """Return the tokenizer of a system, and the word vectors that it starts with, if any."""
-        tokenizer = training.recipe.tokenizer(self.dataset(training).train.captions)
-        return tokenizer, self.settings.vectors(tokenizer) if self.settings.vectors else None
+        encoder, vectors = training.recipe.text.encoder, self.settings.vectors
+        key = repr(encoder), training.system.features
+        if key not in self.words:  # counting the words of all captions, and reading vectors, take a while
+            tokenizer = training.recipe.tokenizer(self.dataset(training).train.captions)
+            begins = vectors is not None and TEXT_ENCODERS.takes(encoder.name, "vectors")
+            self.words[key] = tokenizer, vectors(tokenizer) if vectors and begins else None
+        return self.words[key]
 
     def _source(self, training: Training, seed: int) -> dict[str, Any]:
         """Describe what a system is trained on in the form that its record has."""
