@@ -6,7 +6,7 @@ import torch
 
 from vsecore.data import caption_overlap
 from vsecore.data.caption_overlap import BETA, rouge_l
-from vsecore.experiments.probe import graded
+from vsecore.experiments.measures import graded
 
 WORDS = ["a", "dog", "runs", "on", "the", "beach", "near", "two", "red", "boats"]
 

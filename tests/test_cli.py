@@ -20,7 +20,7 @@ from vsecore.baselines import cca_scores
 from vsecore.data.features import open_precomp
 from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
 from vsecore.experiments import LESSON_SCALE, recording
-from vsecore.experiments.probe import graded
+from vsecore.experiments.measures import graded
 from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.encoder.word_dim=8", "--set", "text.encoder.minimum_count=1"]

@@ -35,7 +35,7 @@ from vsecore.experiments import (
 from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import System, only_recipe, title_of
-from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores
+from vsecore.experiments.measures import PAIRS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
@@ -341,7 +341,7 @@ def test_relations_are_recorded_of_systems_and_of_ensembles(tmp_path, monkeypatc
         trained = fit(system.recipe, data, seed=0)
         scores.append(pair_scores(trained.model, pairs, trained.tokenizer))
     expected = [pair_accuracy(one, left_right) for one in (*scores, (scores[0] + scores[1]) / 2)]
-    for metric in METRICS:
+    for metric in PAIRS:
         found = measured("pairs", "scenes", metric=metric, scale="lesson", folder=tmp_path)
         values = [found[arm][0] for arm in ("one", "other", "both")]
         assert values == pytest.approx([each[metric] for each in expected]), metric

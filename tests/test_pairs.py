@@ -9,7 +9,7 @@ import torch
 from vsecore import scenes
 from vsecore.data.splits import Split
 from vsecore.experiments import pair_accuracy, pair_scores
-from vsecore.experiments.pairs import METRICS, sideways_captions
+from vsecore.experiments.measures import PAIRS, sideways_captions
 from vsecore.recipes import get
 from vsecore.training import score_split
 
@@ -28,7 +28,7 @@ def by_a_loop(scores, left_right):
         for other in range(captions):
             to_text.append(preferred(right, scores[pair, own, 1 - own, other]))
     found = (to_picture, to_text, by_word[True], by_word[False])
-    return {name: 100 * sum(hits) / len(hits) for name, hits in zip(METRICS, found, strict=True)}
+    return {name: 100 * sum(hits) / len(hits) for name, hits in zip(PAIRS, found, strict=True)}
 
 
 def test_the_accuracies_are_those_of_a_loop_with_ties_and_without():
@@ -47,9 +47,7 @@ def test_who_sees_no_relation_is_right_half_of_the_time_and_who_knows_the_truth_
     truth = torch.eye(2).view(1, 2, 2, 1).expand(5, 2, 2, 4)
     assert set(pair_accuracy(truth).values()) == {100.0}
     assert set(pair_accuracy(-truth).values()) == {0.0}
-    assert pair_accuracy(truth, torch.ones(5, 2, 4, dtype=torch.bool)).keys() == set(METRICS) - {
-        "pairs_other"
-    }
+    assert pair_accuracy(truth, torch.ones(5, 2, 4, dtype=torch.bool)).keys() == set(PAIRS) - {"pairs_other"}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import torch
 
 from vsecore import scenes
 from vsecore.embedding import Embedding
-from vsecore.experiments import probe
-from vsecore.experiments.probe import FACTS, facts_of, probe_metric, probes
+from vsecore.experiments import measures
+from vsecore.experiments.measures import FACTS, facts_of, probe_metric, probes
 
 
 def captions_of(split):
@@ -33,7 +33,7 @@ def knows(monkeypatch, data, facts, sets=False):
         vectors = torch.tensor(np.stack([*known, *noise], axis=1), dtype=torch.float32)
         return None, SimpleNamespace(vectors=vectors[:, None] if sets else vectors)
 
-    monkeypatch.setattr(probe, "encode", encode)
+    monkeypatch.setattr(measures, "encode", encode)
     return probes(None, data, None)
 
 
@@ -61,5 +61,5 @@ def test_only_scenes_and_single_vectors_are_probed(monkeypatch, data):
     ):
         assert probes(None, other, None) == {}
     elements = Embedding(None, torch.ones(1, 1, 2), torch.ones(1, 1))
-    monkeypatch.setattr(probe, "encode", lambda *_: (None, elements))
+    monkeypatch.setattr(measures, "encode", lambda *_: (None, elements))
     assert probes(None, data, None) == {}

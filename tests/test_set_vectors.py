@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from vsecore.embedding import Embedding
-from vsecore.experiments import set_vectors
-from vsecore.experiments.set_vectors import (
+from vsecore.experiments import measures
+from vsecore.experiments.measures import (
     LOG_VARIANCES,
     LOST_ALONE,
     LOST_WITHOUT,
@@ -33,14 +33,14 @@ def measured(monkeypatch):
         similarity.block = (3, 5)
         model = VSE(torch.nn.Linear(1, 1), None, None, None, similarity)
         sides = [Embedding(vectors) for vectors in (pictures, captions)]
-        monkeypatch.setattr(set_vectors, "encode", lambda *given: sides)
+        monkeypatch.setattr(measures, "encode", lambda *given: sides)
         return measure_sets(model, SimpleNamespace(owner=OWNER.numpy()), None)
 
     return measure
 
 
 def rsum_of(v, t):
-    return set_vectors.evaluate(smooth_chamfer(v, t), OWNER.numpy())["rsum"]
+    return measures.evaluate(smooth_chamfer(v, t), OWNER.numpy())["rsum"]
 
 
 def test_each_vector_is_kept_alone_and_left_out_on_either_side(measured):

@@ -215,7 +215,7 @@ class Published:
     """Where its numbers were read, and whether they were checked."""
     metrics: dict[str, float]
     """In percent, as far as they were found; "log_variance" is the logarithm of sets' circular variance, and
-    the rsums of parts of the sets are called as in `experiments.set_vectors`."""
+    the rsums of parts of the sets are called as in `experiments.measures`."""
     printed_rsum: float | None = None
     speed: float | None = None
     """As a multiple of the slowest system in the same table."""

@@ -10,9 +10,8 @@ import yaml
 from course.wording import counted, reach, signed
 from vsecore.experiments import Claim, Outcome
 from vsecore.experiments.claims import EARLY, FIRST_PLACE, PASSED
+from vsecore.experiments.measures import GRADED, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.printed import printed_difference
-from vsecore.experiments.probe import GRADED
-from vsecore.experiments.set_vectors import LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.verdicts import Judgement
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 

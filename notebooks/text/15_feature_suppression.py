@@ -839,7 +839,7 @@ course.scoreboard("15")
 # | --- | --- | --- |
 # | gradient of InfoNCE, eq. (2) | `pulls` | `vsecore.losses.info_nce`, by autograd |
 # | reconstruction of words, eq. (4) | `loss_by_place` | `vsecore.losses.captioning.captioning_loss` |
-# | what a vector knows (future work in section 6) | `probe` | `vsecore.experiments.probe.probes` |
+# | what a vector knows (future work in section 6) | `probe` | `vsecore.experiments.measures.probes` |
 # | decoder of words, section 3.3 | the section *Decoding the caption* | `vsecore.losses.InputTargetDecoder` |
 #
 # ## Summary

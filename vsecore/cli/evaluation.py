@@ -229,8 +229,7 @@ def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | 
     import numpy as np
 
     from vsecore.evaluation import cross_retrieval_ranks, ndcg
-    from vsecore.experiments.probe import graded
-    from vsecore.experiments.set_vectors import measure_sets
+    from vsecore.experiments.measures import graded, measure_sets
 
     found, pool = dict[str, float](), system.part
     if "sets" in asked:

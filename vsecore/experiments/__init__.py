@@ -9,8 +9,8 @@ be trained for it. `compare` holds any runs side by side.
 from vsecore.experiments.claims import Claim, claims, departures
 from vsecore.experiments.experiment import EXPERIMENTS, Arm, Experiment, get_experiment
 from vsecore.experiments.ledger import Studied, epochs_to_pass, side_by_side, studied
+from vsecore.experiments.measures import pair_accuracy, pair_scores
 from vsecore.experiments.missing import summary, train_missing
-from vsecore.experiments.pairs import pair_accuracy, pair_scores
 from vsecore.experiments.running import RESULTS, Settings, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, collection_of
 from vsecore.experiments.verdicts import Outcome, outcomes

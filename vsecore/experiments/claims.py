@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, StringConstraints
 
 from vsecore.experiments.experiment import read_asset
-from vsecore.experiments.probe import GRADED
+from vsecore.experiments.measures import GRADED, LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.scales import SCENES, WORLDS
-from vsecore.experiments.set_vectors import LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vsecore.data.files import write_atomically
-from vsecore.experiments.set_vectors import SIDES, alone, without
+from vsecore.experiments.measures import SIDES, alone, without
 from vsecore.experiments.statistics import interval
 from vsecore.records import RECALLS, Record
 

@@ -12,10 +12,10 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments import tuning
 from vsecore.experiments.claims import EARLY, PASSED, RETRIEVAL, SUBJECTS
 from vsecore.experiments.experiment import Experiment, System, get_experiment, only_recipe, title_of
+from vsecore.experiments.measures import lost
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, collection_of
-from vsecore.experiments.set_vectors import lost
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from vsecore import records
 from vsecore.experiments.claims import SUBJECTS, Claim
 from vsecore.experiments.experiment import EXPERIMENTS, Experiment, get_experiment
+from vsecore.experiments.measures import SIDES, alone
 from vsecore.experiments.scales import as_published
-from vsecore.experiments.set_vectors import SIDES, alone
 from vsecore.recipes import RECIPES, VARIANTS, Recipe, get
 
 ALL_OF_COCO, FOLDS_OF_COCO = "coco, 5,000 test pictures", "coco, mean of five folds of 1,000 test pictures"

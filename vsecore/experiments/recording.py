@@ -17,11 +17,21 @@ from vsecore.experiments import watching
 from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS
 from vsecore.experiments.experiment import Experiment, Training, title_of
-from vsecore.experiments.pairs import METRICS, pair_accuracy, pair_scores, relation_pairs, sideways_captions
-from vsecore.experiments.probe import FACTS, GRADED, graded, probe_metric, probes
+from vsecore.experiments.measures import (
+    FACTS,
+    GRADED,
+    PAIRS,
+    graded,
+    measure_sets,
+    pair_accuracy,
+    pair_scores,
+    probe_metric,
+    probes,
+    relation_pairs,
+    sideways_captions,
+)
 from vsecore.experiments.references import on_truth, shares_true, truth_of
 from vsecore.experiments.scales import SCENES, WORLDS
-from vsecore.experiments.set_vectors import measure_sets
 from vsecore.training import Run, score_split
 from vsecore.training.distributed import best_device
 
@@ -34,7 +44,7 @@ of two rounds leaves, and sentence targets, whose last digits differ from one pr
 
 def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data: str) -> set[str]:
     """Return what a record of an experiment must have beyond the usual; another experiment's may lack it."""
-    asked = set(METRICS) if experiment.pairs and data == SCENES else set()
+    asked = set(PAIRS) if experiment.pairs and data == SCENES else set()
     if experiment.probes:
         asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
     if experiment.follows_losses and len(trainings) == 1:

@@ -34,10 +34,17 @@ from vsecore.experiments import (
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
 from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
-from vsecore.experiments.pairs import METRICS as PAIRS
-from vsecore.experiments.probe import FACTS, GRADED, probe_metric
+from vsecore.experiments.measures import (
+    FACTS,
+    GRADED,
+    LOG_VARIANCES,
+    PAIRS,
+    SIDES,
+    alone,
+    probe_metric,
+    without,
+)
 from vsecore.experiments.references import ORACLE, SHARES
-from vsecore.experiments.set_vectors import LOG_VARIANCES, SIDES, alone, without
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, HIGHEST, LEFT, RETURNS
