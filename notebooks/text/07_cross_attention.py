@@ -653,7 +653,7 @@ lesson.outcome(
 # that was written for a picture; mAP@R rewards putting all true ones in front, and there BFAN is ahead of VSRN both ways, SCAN from text to
 # picture.
 #
-# **How sure we are.** All five seeds agree, but in one BFAN and SCAN *t2i* just pass SCAN *i2t* from text to picture. And our boxes are
+# **How sure we are.** Four seeds agree; in the fifth, BFAN and SCAN *t2i* just pass SCAN *i2t* from text to picture. But our boxes are
 # exact and few; a detector's 36 are neither.
 #
 # Does cross-attention at least know *who stands where*? It compares single words with single boxes, so it might. We show each system two

@@ -700,7 +700,7 @@ fewer = draw.average("offline alone", 300, 0.002, kinds[0])
 lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18)
 
 # %% [markdown]
-# **What came out.** With long lists, AdapOffQuin adds 3 points of rsum on average, some in each seed, but our margin of equivalence is 4.3. Its
+# **What came out.** With long lists, AdapOffQuin gains in each seed, 3 points of rsum on average, but our margin of equivalence is 4.3. Its
 # mAP@R rises by less than a point from text to picture and falls by as little from picture to text. With lists of a fair length, rsum gains
 # nothing, but mAP@R rises by 0.8 points both ways; only the gain to pictures is sure.
 #

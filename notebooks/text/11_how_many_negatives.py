@@ -629,7 +629,7 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **What came out.** AdOpt ends 9.3 above the hardest triplet. In the paper it is 9.0 on photographs, more than
 # AdPool brings (7.8, table 3); here AdPool brings 65. And compared with AdOpt's own loss over all 127 negatives, the schedule adds only 2.3, which five
 # seeds cannot tell from zero, and it costs 2.5 of mAP@R to text. Max violation ends 2.5 below AdOpt. The printed rule
-# keeps 114 of the 127 negatives, and ends much like all of them: 1.6 below AdOpt, and 2.4 above it in mAP@R to text.
+# keeps 114 of the 127 negatives, and ends much as with all: 1.6 below AdOpt, and 2.4 above it in mAP@R to text.
 #
 # **What the margin does.** *All 127, no margin* is InfoNCE; it differs from *all 127 always* in little but the margin of 0.2. The margin
 # raises rsum by 7.4 and lowers mAP@R from picture to text by 3.5. So it changes both measures more than the schedule does. The
@@ -639,8 +639,8 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **What it means.** One negative is too few early on. A schedule is one cure; keeping all negatives and letting a low temperature choose
 # is another; which is better stays open.
 #
-# **How sure we are.** Five seeds on one drawn world. On Flickr8k, three seeds put AdOpt 46 above the triplet, which still
-# gains late in training. All comparisons are on [the evidence page](../evidence/2ad.md).
+# **How sure we are.** Five seeds on one drawn world. On Flickr8k, three seeds put AdOpt 46 above the hardest triplet, which is
+# still improving. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
 # Here is all of 2AD on the course's scoreboard. Its rows are trained on regions, so they differ from the figure above.
 

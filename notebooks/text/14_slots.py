@@ -674,7 +674,7 @@ lesson.outcome(
 # ours 1 to 11.
 #
 # And the idle slots? In the long trainings, each of the captions' four vectors retrieves well alone. But each contains the global feature, so its
-# slot may still be idle; how much each varies is not recorded.
+# slot may still be idle; no variance over captions is recorded.
 #
 # ## An experiment of your own
 #

@@ -504,8 +504,8 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 #
 # **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ reaches about 12
 # and is nearly 5 on average, where $\beta$ is 1. So we trained the dual objective with $\beta=5$: it ends at 464.9, 1.2 below the constraint (its
-# last five epochs still brought 1.1 %). So most of the lead is the weight's; letting go adds little here. But the constraint finds its weight by
-# itself, while $\beta$ must be tuned (section 3.4.3). The bound of 0.05, which is never met, loses most of the gain in rsum
+# last five epochs still brought 1.1 %). So most of the lead is the weight's; letting go adds little here. But the constraint finds this weight
+# itself (section 3.4.3); only its bound is chosen. The bound of 0.05, which is never met, loses most of the gain in rsum
 # and ranks the true captions of a picture worse than no target at all (mAP@R).
 #
 # **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 14. Whether the
@@ -548,8 +548,8 @@ for fact, means in (("relation", [84.6, 92.1, 92.2, 93.8]), ("size", [82.0, 87.6
     lesson.outcome(f"{fact}s of five seeds", np.round(auc, 1).tolist() == means)
 
 # %% [markdown]
-# At equal rates, BL keeps relations least and the constraint most. But with $\beta=5$, dual is level with it over five seeds (92.2 %), so here, too,
-# it is the weight. LTD does what its authors want: the vector keeps what InfoNCE alone drops. They inferred it from rankings, and name such a measure
+# At equal rates, BL keeps relations least and the constraint most. But with $\beta=5$, dual is level with it over five seeds (92.2 %), so the weight
+# explains this, too. LTD does what its authors want: the vector keeps what InfoNCE alone drops. They inferred it from rankings, and name such a measure
 # as future work. But at 0.001, BL keeps nearly as much as the constraint at 0.002, and reaches 450 rsum, not 466. So keeping relations is not all
 # that the constraint does.
 #

@@ -209,8 +209,8 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # mAP@R the order is another: BFAN leads from picture to text (32.9 %), SCAN *image to text* from text to picture (77.1 %).
 #
 # **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks the true captions of a picture slightly worse than
-# VSE++. But a photograph usually comes with 36 regions, a scene has three to six, so leaving out a fifth often takes
-# away a thing that the caption names. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it
+# VSE++. But training leaves out a fifth of the input: a photograph has 36 regions, a scene three to six, so a scene often
+# loses a thing that its caption names. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it
 # is above VSE++ by every measure, and VSRN's lead shrinks to 2.6, no difference by our rule. So a setting that no table names can decide
 # a comparison.
 #
@@ -221,7 +221,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # above by mAP@R. But we trained VSRN only as a whole.
 #
 # **How sure we are.** Five seeds, one small drawn world, and exact boxes in place of a detector's. An order on photographs may differ. Five
-# of the thirteen have no row. AOQ, DivE, PVSE and PCME are trained in other worlds (the last two have only begun), whose sums must not be
+# of the thirteen have no row. AOQ, DivE, PVSE and PCME are trained in other worlds, whose sums must not be
 # compared with these; in this world VSE∞ is trained on grid cells only (506.9).
 #
 # ## Do ideas add up?

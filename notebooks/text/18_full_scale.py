@@ -264,7 +264,7 @@ tenth = len(losses) // 10
 lesson.finding("the loss falls well below chance", np.mean(losses[-tenth:]) < 0.95 * chance)
 
 # %% [markdown]
-# Each element is one of 10,000 fixed random vectors, and captions name their numbers, so there is something to learn. A loss well below chance says that the path
+# Each element is one of 10,000 fixed random vectors, and captions name some, so there is something to learn. A loss well below chance says that the path
 # from the disk to the weights works, and nothing about recall on COCO.
 #
 # ## Killed in the middle

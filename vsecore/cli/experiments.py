@@ -75,8 +75,8 @@ def experiment(
             in minutes. [default: fair on scenes, paper elsewhere]
         arm: Only this arm. Repeatable. [default: all]
         record: The folder of records. [default: the repository's for scenes, else experiments]
-        missing: In place of a name: train what the claims still lack, on processors alone, one thread a
-            training; with a GPU, name experiments.
+        missing: In place of a name: train what the claims still lack, on CPUs, one thread for each
+            training; to use GPUs, name experiments.
         claim: With --missing: only this paper's claims, or the claim with this statement. Repeatable.
         dry_run: Only say what would be trained, and how long it takes here.
         split: What is tested. testall: all 5,000 test pictures of COCO, where test has only 1,000.

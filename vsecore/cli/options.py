@@ -164,7 +164,7 @@ def open_dataset(
 
     `features` says what the recipe reads, and `view` how photographs are cut. With `boxes`, a folder's
     features get its boxes beside them; scenes have them there. A folder may be tested on its split "testall",
-    which is its "test" if that has all of COCO's pictures.
+    which is its "test" if that has COCO's 5,000 test pictures.
     """
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes

@@ -39,7 +39,7 @@ COMMON = 50
 """The first of them stand for words such as "a" and "on", which no element shows."""
 LENGTHS = (7, 14)
 """The shortest and the longest caption, in words; their mean is COCO's, between ten and eleven. The
-longest of 128 real ones has about 25, and a GPU pads all to it, so its steps take longer on those."""
+longest of 128 real ones has about 25, to which a batch is padded, so steps on a GPU take longer then."""
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def run(
     At the scale "fair", each system's learning rate is chosen first, on the development split (see `tuning`);
     and where an arm is the best of several recipes, so is the recipe, at the scale "paper" too. The baseline
     that the arms must beat is recorded as well: a ridge regression on the same features. Several processes
-    that run it at the same time share its trainings: each takes what no other is at.
+    that run it at the same time share its trainings: each takes one that no other has.
 
     Args:
         name: the experiment's name.
@@ -92,7 +92,7 @@ def run(
             a learning rate is set although it is to be chosen; or a launcher has started several processes.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("an experiment takes no launcher: start it with each CUDA_VISIBLE_DEVICES=0, 1, ...")
+        raise ValueError("an experiment takes no launcher: start one for each GPU, by CUDA_VISIBLE_DEVICES=0")
     chosen, experiment = Settings(**settings), get_experiment(name)
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
@@ -108,7 +108,7 @@ def run(
             chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
         begun = any("give their file as vectors" in one.source for one in recipes)
         if begun and chosen.vectors is None and chosen.scale == "paper":
-            chosen.log(f"{arm}: its words begin as noise, the paper's as vectors: give --vectors")
+            chosen.log(f"{arm}: its word vectors begin as noise, unlike the paper's: give --vectors")
         first, *others = [runner.opened(system.features).test for system in several]
         if not all(first.shows_the_same(other) for other in others):  # their similarities are averaged
             raise ValueError(f"arm {arm!r} needs the same test captions of all features, in the same order")
@@ -130,7 +130,7 @@ def run(
 
 
 def _shared(items: Iterable[Any], work: Callable[[Any], Any]) -> dict[Any, Any]:
-    """Do some work for each item, what another process is at last, and return what came of each."""
+    """Do some work for each item, last for those that another process has, and return each result."""
     done, items = dict[Any, Any](), list(items)
     while left := [item for item in items if item not in done]:
         before = len(done)

@@ -30,7 +30,7 @@ from vsecore.training.run import Event
 PROBED = 256
 """Pictures that are embedded to know what all of them take."""
 LONG_ENOUGH = 0.5
-"""Seconds of comparing after which what does not grow with the pairs no longer counts."""
+"""Seconds of comparing beside which the fixed cost of a call no longer counts."""
 TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
 
@@ -198,8 +198,8 @@ def _mine(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
 def _seconds_of(compare: Comparison, model: VSE, split: Split, tokenizer: Tokenizer) -> float:
     """Return what embedding a split and comparing all pairs will take, from what it takes on a few pictures.
 
-    Embedding takes time by the number of pictures, comparing by that of pairs. It is timed on as many copies
-    of the few as take `LONG_ENOUGH`, since whatever one call takes by itself would be multiplied too.
+    Embedding takes time by the number of pictures, comparing by that of pairs. Comparing is timed on as many
+    copies of the few as take `LONG_ENOUGH`, since a call's fixed cost would be multiplied, too.
     """
     few = split.subset(min(PROBED, len(split)))
     model.eval()
