@@ -239,10 +239,19 @@ def test_only_other_seeds_data_words_or_settings_are_another_training(tmp_path, 
     def recorded(seconds):  # this one has trained the second, and waits last
         assert [records.write(entry, ours) for entry in trained_in(ours) and trained_in(tmp_path)]
 
-    ours = tmp_path / "ours"
+    def recorded_once(*given, record_of=running.record_of):  # another process may not measure it meanwhile
+        with pytest.raises(BlockingIOError):
+            other.record("", given[0], 0)
+        return record_of(*given)
+
+    ours, said = tmp_path / "ours", []
+    other = running._Runner(EXPERIMENTS["2ad_parts"], small_data, Settings(folder=ours))
+    monkeypatch.setattr(running, "record_of", recorded_once)
     monkeypatch.setattr(running, "fit_in_rounds", fit_other)
     monkeypatch.setattr(running.time, "sleep", recorded)
-    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all", "without AdPool"], folder=ours)
+    arms = ["all", "without AdPool"]
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=arms, folder=ours, log=said.append)
+    assert "waiting" in said[-2]
     monkeypatch.setenv("WORLD_SIZE", "8")
     with pytest.raises(ValueError, match="CUDA_VISIBLE_DEVICES"):
         in_a_lesson("2ad_parts", small_data, folder=ours)
@@ -418,6 +427,10 @@ def test_a_rate_that_diverges_is_worse_than_all_others():
     assert tuning.search(train) == {1e-3: 1e-3, 2e-3: 2e-3, 4e-3: -math.inf}
     with pytest.raises(FloatingPointError, match="every learning rate"):
         tuning.search(lambda rate: train(rate, 0))
+    tried = {}
+    with pytest.raises(TypeError):  # whatever ends it, what diverged is not tried again
+        tuning.search(lambda rate: train(rate, 0 if rate < 2e-3 else None), results=tried)
+    assert tried == {1e-3: -math.inf}
 
 
 def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypatch):

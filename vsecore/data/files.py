@@ -113,14 +113,14 @@ def holds(path: Path, text: str) -> bool:
 
 
 @contextmanager
-def locked(folder: Path, doing: str, wait: bool = True) -> Iterator[None]:
+def locked(folder: Path, doing: str, wait: bool = True, name: str = LOCK) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.
 
     If another process `doing` something, such as "is extracting into", has the lock, wait for its end, or
     else raise a BlockingIOError. A folder in which this user may not write can be read, without a lock, as
-    long as nobody else works in it.
+    long as nobody else works in it. A lock of another `name` is for one part of what is in the folder.
     """
-    lock = FileLock(folder / LOCK)
+    lock = FileLock(folder / name)
     message = f"another process {doing} {folder}: "
     try:
         lock.acquire(timeout=0)

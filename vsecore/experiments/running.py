@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vsecore import records
 from vsecore.data.boxes import with_boxes
-from vsecore.data.files import cache_folder
+from vsecore.data.files import cache_folder, locked
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.sentence_targets import with_targets
 from vsecore.data.splits import Dataset, FeatureKind
@@ -119,25 +119,30 @@ def run(
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
         record_references(runner.opened(kind), chosen.folder, chosen.log)
-    planned = _shared(systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of))
+    planned = _shared(
+        systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of), chosen.log
+    )
     for arm in [arm for arm, trainings in planned.items() if not trainings]:
         if chosen.arms:
             raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
         del planned[arm]
     each = [(seed, arm) for seed in seeds for arm in planned]
-    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]))
+    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]), chosen.log)
     return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
 
 
-def _shared(items: Iterable[Any], work: Callable[[Any], Any]) -> dict[Any, Any]:
+def _shared(items: Iterable[Any], work: Callable[[Any], Any], log: Callable[[str], None]) -> dict[Any, Any]:
     """Do some work for each item, last for those that another process has, and return each result."""
-    done, items = dict[Any, Any](), list(items)
+    done, items, waits = dict[Any, Any](), list(items), False
     while left := [item for item in items if item not in done]:
         before = len(done)
         for item in left:
             with suppress(BlockingIOError):
                 done[item] = work(item)
         if len(done) == before:
+            if not waits:
+                log("waiting for what other processes train")
+            waits = True
             time.sleep(PATIENCE)
     return {item: done[item] for item in items}
 
@@ -262,19 +267,20 @@ class _Runner:
     def tune(self, system: System, name: str) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
         key = name, system.features, system.negatives, system.times_as_wide
-        if key not in self.tuned:
+        tried = self.tuned.setdefault(key, {})  # some rates, if another process was at the next one
+        if tuning.still_to_try(tried):
             title = f"{name} without true negatives" if system.only_false else name
 
             def train(rate: float) -> float:
                 recipe = tuning.at_rate(name, system.changes(self.changes), rate)
                 return self.on_dev(f"{title} at {rate:g}", recipe, replace(system, again=0))
 
-            tried = self.tuned[key] = tuning.search(train)
+            tuning.search(train, results=tried)
             rates_tried = ", ".join(
                 f"{rate:g}" if tried[rate] >= 0 else f"{rate:g} (diverged)" for rate in sorted(tried)
             )
             self.settings.log(f"{title}: learning rate {tuning.best(tried):g}, of {rates_tried}")
-        return self.tuned[key]
+        return tried
 
     def on_dev(self, title: str, recipe: Recipe, system: System) -> float:
         """Train a recipe from the seed for tuning, and return its best rsum on dev."""
@@ -295,6 +301,15 @@ class _Runner:
         self.seed = seed
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
+        runs = "\n".join(self._run_folder(training, seed).name for training in trainings)
+        lock = f"{hashlib.sha256(runs.encode()).hexdigest()[:12]}.lock"
+        # From the look at the records to the record, or another process would train or measure it again.
+        with locked(cache_folder("experiments"), "is training in", wait=False, name=lock):
+            return self._record(title, trainings, sources, seed, asked)
+
+    def _record(
+        self, title: str, trainings: Sequence[Training], sources: list[Any], seed: int, asked: set[str]
+    ) -> records.Record:
         folder, same = self.settings.folder, self.recorded(trainings, seed)
         for entry in same:
             if asked <= entry.metrics.keys():

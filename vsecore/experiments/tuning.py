@@ -88,19 +88,24 @@ def still_to_try(
 
 
 def search(
-    train: Callable[[float], float], first: Sequence[float] = FIRST, ladder: Sequence[float] = LADDER
+    train: Callable[[float], float],
+    first: Sequence[float] = FIRST,
+    ladder: Sequence[float] = LADDER,
+    results: dict[float, float] | None = None,
 ) -> dict[float, float]:
     """Return the highest rsum on dev, which `train` returns, at each learning rate that was tried.
 
     These are the first ones, and others of the ladder until the best is not at the edge of those tried. One
-    that diverges has minus infinity; a FloatingPointError says that all did.
+    that diverges has minus infinity; a FloatingPointError says that all did. `results` of an
+    earlier call that another error ended are gone on from.
     """
-    results: dict[float, float] = {}
+    results = {} if results is None else results
     while rates := still_to_try(results, first, ladder):
         for rate in rates:
-            results[rate] = -math.inf
+            found = -math.inf
             with suppress(FloatingPointError):
-                results[rate] = train(rate)
+                found = train(rate)
+            results[rate] = found
     if not any(map(math.isfinite, results.values())):
         raise FloatingPointError(f"the training diverges at every learning rate from {min(results):.3g} on")
     return results
