@@ -39,7 +39,7 @@ from vsecore.experiments.measures import PAIRS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
 from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
-from vsecore.experiments.scales import FOR_SMALL, changes_of
+from vsecore.experiments.scales import FOR_COLLECTION, FOR_SMALL, changes_of
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, Training, get
 from vsecore.training import fit, score_split
@@ -491,7 +491,11 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     run("own", lambda kind: anybodys, seeds=[0, 1, 2], arms=["one"], dry_run=True, **options)
     run("own", lambda kind: anybodys, seeds=[0, 1], arms=["one"], dry_run=True, **options)
     assert said[-4].startswith("one: 1 training,") and said[-2] == "one: recorded already"
-    assert any(Path(line.removeprefix("run: ")).is_dir() for line in said), "more may be asked of it"
+    said.clear()
+    run("own", lambda kind: anybodys, seeds=[1], arms=["one"], **options)
+    assert Path(said[-1].removeprefix("run: ")).is_dir(), "more may be asked of it"
+    run("own", small_data, seeds=[1], arms=["one"], dry_run=True, **options)
+    assert any(line.startswith("small is neither coco nor flickr30k") for line in said)
     arms["offline"] = Arm("+offline+lists", mined_by="one")
     run("own", lambda kind: anybodys, seeds=[0], arms=["offline"], dry_run=True, **options)
     assert said[-2] == "offline: 2 trainings, 2.0 minutes", "what mines for it, and no first round"
@@ -520,6 +524,12 @@ def test_at_the_papers_scale_nothing_is_fitted_to_small_trainings():
         for arm in experiment.arms:
             for system in experiment.systems(arm, "grid"):
                 assert not {*FOR_SMALL} & {*"+".join(system.recipes).split("+")}
+    for data, own in FOR_COLLECTION.items():  # what each follows is there
+        printed = [one.as_printed(data) for one in EXPERIMENTS.values()]
+        systems = [system for one in printed for arm in one.arms for system in one.systems(arm, "region")]
+        assert {*own.values()} <= {x for one in systems for name in one.recipes for x in name.split("+")}
+    for name in [x for x in RECIPES if x.startswith(("dive", "ltd", "pvse", "pcme", "thesis"))]:
+        assert name.endswith("_bert") or "give their file as vectors" in get(name).source, name
     data = replace(small_data("region"), name="coco")
     runner = running._Runner(parts, lambda kind: data, Settings(scale="paper"))
     assert [*runner.arms()][:2] == ["all", "without global feature"]

@@ -157,7 +157,7 @@ def installed_file(package: str, name: str, sha256: str) -> Path | None:
 
 
 def cache_folder(*parts: str) -> Path:
-    """Return a folder, made if it is missing, for files that can be made again.
+    """Return a folder, made if it is missing, for files that can be made again, if some in days.
 
     It lies in the user's cache, or in the folder that VSECORE_CACHE names; `parts` are the folders in between
     and its own name, outermost first.

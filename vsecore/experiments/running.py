@@ -25,7 +25,7 @@ from vsecore.experiments import tuning
 from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
 from vsecore.experiments.references import mine_for, record_references, truth_of
-from vsecore.experiments.scales import WORLDS, Scale, changes_of
+from vsecore.experiments.scales import FOR_COLLECTION, WORLDS, Scale, as_published, changes_of
 from vsecore.experiments.watching import Watch, observe_losses, observe_negatives
 from vsecore.paths import results
 from vsecore.recipes import FirstRound, Recipe
@@ -93,21 +93,24 @@ def run(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("an experiment takes no launcher: start one for each GPU, by CUDA_VISIBLE_DEVICES=0")
-    chosen, experiment = Settings(**settings), get_experiment(name)
+    chosen, experiment, open_data = Settings(**settings), get_experiment(name), cache(open_data)
     if chosen.scale == "fair" and "training.learning_rate" in chosen.changes:
         raise ValueError("training.learning_rate is set, but the scale 'fair' chooses it for each system")
     for arm in chosen.arms:
         experiment.systems(arm, experiment.features)  # raises before the data are opened
     if chosen.scale == "paper":
-        experiment = experiment.as_printed(open_data(chosen.features or experiment.features).name)
+        data = open_data(chosen.features or experiment.features).name
+        experiment = experiment.as_printed(data)
+        if data not in WORLDS and as_published(data) not in FOR_COLLECTION:
+            chosen.log(f"{data} is neither coco nor flickr30k: see vse recipes NAME for which one each is")
     runner, seeds = _Runner(experiment, open_data, chosen), list(chosen.seeds)
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
         if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, chosen.changes)):
             chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
-        begun = any("give their file as vectors" in one.source for one in recipes)
-        if begun and chosen.vectors is None and chosen.scale == "paper":
+        with_vectors = any("give their file as vectors" in one.source for one in recipes)
+        if with_vectors and chosen.vectors is None and chosen.scale == "paper":
             chosen.log(f"{arm}: its word vectors begin as noise, unlike the paper's: give --vectors")
         first, *others = [runner.opened(system.features).test for system in several]
         if not all(first.shows_the_same(other) for other in others):  # their similarities are averaged
@@ -169,7 +172,7 @@ class _Runner:
         self, experiment: Experiment, open_data: Callable[[FeatureKind], Dataset], settings: Settings
     ) -> None:
         self.experiment, self.settings = experiment, settings
-        self.opened = cache(open_data)
+        self.opened = open_data
         self.with_targets = cache(lambda kind: with_targets(self.opened(kind)))
         first = self.opened(settings.features or experiment.features)
         self.data, self.features = first.name, first.feature_kind
@@ -314,21 +317,26 @@ class _Runner:
         for entry in same:
             if asked <= entry.metrics.keys():
                 self.settings.log(f"{title}, seed {seed}: recorded already")
+                self._say_where(trainings, seed)
                 return entry
         parts = [self.train(training, seed) for training in trainings]
         entry = record_of(trainings, parts, sources, self.opened(trainings[0].system.features).test, seed)
         records.write(entry, folder)
+        self._say_where(trainings, seed)
         for training in trainings:
-            place = self._run_folder(training, seed)
-            if self.settings.scale == "paper":  # it took days, and more may be asked of it: CxC, ECCV
-                self.settings.log(f"run: {place}")
-            elif training.recipe.name not in self.used_again:
-                _remove(place)
+            if self.settings.scale != "paper" and training.recipe.name not in self.used_again:
+                _remove(self._run_folder(training, seed))
         for old in same:  # of the same training, but without what was asked for
             if old.file_name != entry.file_name:
                 (folder / old.file_name).unlink(missing_ok=True)
         self.settings.log(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
         return entry
+
+    def _say_where(self, trainings: Sequence[Training], seed: int) -> None:
+        """Name the runs that took days, and of which more may be asked: CxC, ECCV."""
+        for place in [self._run_folder(training, seed) for training in trainings]:
+            if self.settings.scale == "paper" and place.is_dir():
+                self.settings.log(f"run: {place}")
 
     def recorded(self, trainings: Sequence[Training], seed: int) -> list[records.Record]:
         """Return the records of an arm from a seed, on the same data and in the same precision."""
@@ -407,8 +415,8 @@ class _Runner:
         key = repr(encoder), training.system.features
         if key not in self.words:  # counting the words of all captions, and reading vectors, take a while
             tokenizer = training.recipe.tokenizer(self.dataset(training).train.captions)
-            begins = vectors is not None and TEXT_ENCODERS.takes(encoder.name, "vectors")
-            self.words[key] = tokenizer, vectors(tokenizer) if vectors and begins else None
+            takes_them = TEXT_ENCODERS.takes(encoder.name, "vectors")
+            self.words[key] = tokenizer, vectors(tokenizer) if vectors and takes_them else None
         return self.words[key]
 
     def _source(self, training: Training, seed: int) -> dict[str, Any]:
