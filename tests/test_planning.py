@@ -57,7 +57,7 @@ def test_a_single_step_an_epoch_is_timed_too(epochs, clock):
 
 def test_evaluation_grows_with_the_pictures_and_with_the_pairs(clock, monkeypatch):
     """What one comparison takes by itself counts once, and not again for all that could be so many pairs."""
-    monkeypatch.setattr(planning, "PROBED", 5)
+    monkeypatch.setattr(planning, "PROBED", 7)
     embed, score = planning.encode, planning.score_embedded
 
     def slow_embed(model, split, *rest):
@@ -71,7 +71,7 @@ def test_evaluation_grows_with_the_pictures_and_with_the_pairs(clock, monkeypatc
     monkeypatch.setattr(planning, "encode", slow_embed)
     monkeypatch.setattr(planning, "score_embedded", slow_score)
     planned = plan(recipe(), small_data(), seconds=1.0, device="cpu")
-    assert planned.evaluation_seconds == pytest.approx(20 + 0.01 + 0.001 * 20 * 40)
+    assert planned.evaluation_seconds == pytest.approx(20 + 0.01 / 1.05**2 + 0.001 * 20 * 40)  # three times 7
 
 
 def test_two_rounds_and_mining_are_counted(clock):

@@ -39,6 +39,7 @@ from vsecore.training import Settings, checkpoints, distributed, encode, evaluat
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.identity import tokenizer_digest
 from vsecore.training.optimization import LossMeter
+from vsecore.training.planning import plan
 
 SHORT = recipe(training__epochs=1)
 
@@ -499,6 +500,8 @@ def distributed_worker(out):
         found["loss"] = torch.tensor(run.history[-1]["loss"])
         rank = os.environ.get("RANK", "alone")
         safetensors.torch.save_file(found, Path(out) / f"{batches}-{rank}.safetensors")
+    seconds = 1e6 if os.environ.get("RANK") == "1" else 0.01  # the main process says when all end
+    assert plan(recipe(), small_data(), seconds=seconds, device="cpu").steps
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 

@@ -35,7 +35,7 @@ TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
 
 
-Comparison = Callable[[VSE, Embedding, Embedding, np.ndarray], None]
+Compare = Callable[[VSE, Embedding, Embedding, np.ndarray], None]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _mine(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
 
 
 @torch.inference_mode()
-def _seconds_of(compare: Comparison, model: VSE, split: Split, tokenizer: Tokenizer) -> float:
+def _seconds_of(compare: Compare, model: VSE, split: Split, tokenizer: Tokenizer) -> float:
     """Return what embedding a split and comparing all pairs will take, from what it takes on a few pictures.
 
     Embedding takes time by the number of pictures, comparing by that of pairs. Comparing is timed on as many
@@ -216,9 +216,10 @@ def _seconds_of(compare: Comparison, model: VSE, split: Split, tokenizer: Tokeni
         _finish_on_gpu()
         return time.perf_counter() - began
 
-    took, copies = comparing(1), 1  # the first time is slower
-    while (took := comparing(copies)) < LONG_ENOUGH and copies * len(few) < len(split):
-        copies *= 2
+    most, copies = -(-len(split) // len(few)), 1
+    if (took := comparing(1)) < LONG_ENOUGH:  # else near enough, though the first time is slower
+        while (took := comparing(copies)) < LONG_ENOUGH and copies < most:
+            copies = min(2 * copies, most)
     share = len(few) / len(split)
     pairs = share * len(few.captions) / len(split.captions) * copies**2
     return embedding / share + took / pairs
