@@ -155,6 +155,16 @@ def test_a_program_among_the_weights_does_not_run(tmp_path, good, how):
     assert marker.path.exists()  # it was no idle threat
 
 
+def test_a_program_that_the_hub_publishes_does_not_run(tmp_path, monkeypatch):
+    marker, path = Marker(tmp_path / "it ran"), tmp_path / "pytorch_model.bin"
+    torch.save({ANY: marker}, path)
+    monkeypatch.setattr(timm.models._hub, "_get_safe_alternatives", lambda name: [])
+    monkeypatch.setattr(timm.models._hub, "hf_hub_download", lambda *_, **__: str(path))
+    with pytest.raises(FileNotFoundError, match="or are damaged"):
+        load_backbone("test_resnet")
+    assert not marker.path.exists()
+
+
 def test_weights_under_another_networks_name_are_noticed(tmp_path, monkeypatch):
     """The two networks have the same tensors, but TensorFlow's pads pictures differently."""
     right, wrong, path = "tf_efficientnet_lite0", "efficientnet_lite0", tmp_path / "w.pth"

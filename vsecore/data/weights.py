@@ -89,7 +89,7 @@ def named_if_it_fails(name: str, source: str) -> Iterator[None]:
         yield
     except (OSError, RuntimeError, SafetensorError, huggingface_hub.errors.HfHubHTTPError) as error:
         raise FileNotFoundError(
-            f"the weights of {name} are not here, or damaged, and cannot be downloaded: get the "
+            f"the weights of {name} are not here, or are damaged, and could not be got: get the "
             f"safetensors (or .pth) file of {source} where there is a network, and name it (--weights, "
             "or --set image.encoder.weights=FILE where it is trained)"
         ) from error
