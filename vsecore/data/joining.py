@@ -29,7 +29,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
         splits["testall"] = [open_precomp(folder, test="testall").test for folder in folders]
     for name, (first, *others) in splits.items():
         for folder, other in zip(folders[1:], others, strict=True):
-            if first.picture_ids != other.picture_ids or first.captions != other.captions:
+            if not first.shows_the_same(other):
                 raise ValueError(
                     f"{folder}: its {name} split has other pictures or captions than {folders[0]}"
                 )
