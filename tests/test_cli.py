@@ -162,6 +162,7 @@ def test_an_ensemble_is_of_the_same_pictures(features, trained, complaint, monke
     (other / "meta.json").unlink()  # which knows its captions
     (other / "test_ids.txt").unlink()
     command = ["evaluate", out, out, "--data", features, "--data", other]
+    assert "testall_ims.npy" in complaint(*command, "--split", "testall")
     monkeypatch.setattr(recording, "COCO_5K", len(open_precomp(features).test))
     run(*command, "--split", "testall")  # what the test split has, if that is all of COCO's
     captions.write_text("another " + captions.read_text())
