@@ -103,15 +103,15 @@ def run(
         experiment = experiment.as_printed(data)
         if data not in WORLDS and as_published(data) not in FOR_COLLECTION:
             chosen.log(f"{data} is neither coco nor flickr30k: see vse recipes NAME for which one each is")
-    runner, seeds = _Runner(experiment, open_data, chosen), list(chosen.seeds)
+    runner, seeds, log = _Runner(experiment, open_data, chosen), list(chosen.seeds), chosen.log
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
         if fields := dict.fromkeys(field for one in recipes for field in _overruled(one, chosen.changes)):
-            chosen.log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
+            log(f"{arm}: {', '.join(fields)} not taken as set, since its variants say otherwise")
         with_vectors = any("give their file as vectors" in one.source for one in recipes)
         if with_vectors and chosen.vectors is None and chosen.scale == "paper":
-            chosen.log(f"{arm}: its word vectors begin as noise, unlike the paper's: give --vectors")
+            log(f"{arm}: its word vectors begin as noise, unlike the paper's: give --vectors")
         first, *others = [runner.opened(system.features).test for system in several]
         if not all(first.shows_the_same(other) for other in others):  # their similarities are averaged
             raise ValueError(f"arm {arm!r} needs the same test captions of all features, in the same order")
@@ -121,31 +121,27 @@ def run(
         return {}
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
-        record_references(runner.opened(kind), chosen.folder, chosen.log)
-    planned = _shared(
-        systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of), chosen.log
-    )
+        record_references(runner.opened(kind), chosen.folder, log)
+    planned = _shared(systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of), log)
     for arm in [arm for arm, trainings in planned.items() if not trainings]:
         if chosen.arms:
             raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
         del planned[arm]
     each = [(seed, arm) for seed in seeds for arm in planned]
-    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]), chosen.log)
+    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]), log)
     return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
 
 
 def _shared(items: Iterable[Any], work: Callable[[Any], Any], log: Callable[[str], None]) -> dict[Any, Any]:
     """Do some work for each item, last for those that another process has, and return each result."""
-    done, items, waits = dict[Any, Any](), list(items), False
+    done, items, say_once = dict[Any, Any](), list(items), cache(log)
     while left := [item for item in items if item not in done]:
         before = len(done)
         for item in left:
             with suppress(BlockingIOError):
                 done[item] = work(item)
         if len(done) == before:
-            if not waits:
-                log("waiting for what other processes train")
-            waits = True
+            say_once("waiting for what other processes train")
             time.sleep(PATIENCE)
     return {item: done[item] for item in items}
 
