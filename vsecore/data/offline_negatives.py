@@ -50,8 +50,8 @@ def draw_offline(
     """Draw two captions for each pair of a batch: a hard caption T_o, and a caption of a hard picture I_o.
 
     If the two belong together, they are drawn again, up to `TRIES` times in all. If they still do, the
-    picture is replaced by another one of the caption's list; a list of one picture may leave no choice. Return
-    their rows, (C,) each; their owners are I(T_o) and I_o.
+    picture is replaced by another one of the caption's list; a list of one picture may leave no choice.
+    Return their rows, (C,) each; their owners are I(T_o) and I_o.
     """
 
     def drawn(options: np.ndarray, anchors: np.ndarray, purpose: str) -> np.ndarray:
