@@ -377,7 +377,7 @@ your_guess = "match probability"  # your part: one of the four
 check("13.film", your_guess)
 
 # %%
-START = torch.deg2rad(torch.tensor([[20.0, 60, 115, 160], [-15, 40, 85, 190]]))  # (2, K)
+START = torch.deg2rad(torch.tensor([[20.0, 60, 115, 160], [-15, 38, 85, 190]]))  # (2, K)
 
 
 def film(score, steps=400):  # -> angles (S, 2, K) and shares of the gradient (S, K, K)
