@@ -523,18 +523,17 @@ ways = {  # what is timed, and how often
 
 
 def seconds(task, repeats):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # a thread that waits takes processor time, too
     start = time.process_time()  # only what this program computes
     for _ in range(repeats):
         task()
-    took = time.process_time() - start
-    torch.set_num_threads(threads)
-    return took / repeats
+    return (time.process_time() - start) / repeats
 
 
 # %% tags=["nbval-ignore-output"]
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # a thread that waits takes processor time, too
 rounds = [{name: seconds(*way) for name, way in ways.items()} for _ in range(7)]
+torch.set_num_threads(threads)
 clock = {
     name: statistics.median(one[name] / one["one vector each"] for one in rounds)
     for name in ways
