@@ -34,12 +34,6 @@ def small_split(pictures=23, name="train", counts=False):
     )
 
 
-def pixel_split():
-    split = small_split()
-    pixels = np.random.default_rng(0).integers(0, 256, (len(split), 3, 4, 6), dtype=np.uint8)
-    return replace(split, pictures=pixels)
-
-
 def hard_negatives(split, texts=4, pictures=3):
     """Some captions and pictures that are not the anchor's own, drawn at random."""
     rng, rows, all_pictures = np.random.default_rng(1), np.arange(len(split.captions)), np.arange(len(split))
@@ -215,7 +209,8 @@ def test_a_batch_moves_to_a_device_as_a_whole(vocabulary):
 
 
 def test_pixels_make_batches_without_a_mask_and_stay_bytes(vocabulary):
-    split = pixel_split()
+    pixels = np.random.default_rng(0).integers(0, 256, (23, 3, 4, 6), dtype=np.uint8)
+    split = replace(small_split(), pictures=pixels)
     for mode in ("pairs", "pictures"):
         for batch in make_loader(split, vocabulary, 8, mode=mode, word_drop=0.2):
             assert batch.picture_mask is None and batch.pictures.dtype == torch.uint8

@@ -33,10 +33,6 @@ def weight(tmp_path, monkeypatch):
     return weight
 
 
-def cached(tmp_path):
-    return set((tmp_path / "cache" / "features").iterdir())
-
-
 def test_photographs_are_looked_at_once(album, weight, monkeypatch):
     folder, read, real = album(), [], datasets.extract
     monkeypatch.setattr(datasets, "extract", lambda *given: read.append(given) or real(*given))
@@ -50,7 +46,7 @@ def test_other_weights_and_captions_are_seen(album, tmp_path, weight):
     weight["is"] = 1.0
     after = datasets.open_dataset("flickr8k", folder)
     np.testing.assert_array_equal(np.asarray(after.test.pictures), 2 * np.asarray(before.test.pictures))
-    assert len(cached(tmp_path)) == 2
+    assert len([*(tmp_path / "cache" / "features").iterdir()]) == 2
     path = folder / "dataset_album.json"
     path.write_text(path.read_text().replace('"raw": "', '"raw": "Now '))
     assert datasets.open_dataset("flickr8k", folder).train.captions[0].startswith("Now ")

@@ -61,7 +61,7 @@ def test_element_norm_is_batch_norm_of_the_real_elements(masked):
         torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=1e-12, atol=1e-12)
 
 
-def region_worker(out, rank=0, world=1):
+def region_worker(out, rank=0, world=2):
     """What each process runs: its share of the regions, and the loss of all."""
     torch.set_num_threads(1)
     if world > 1:
@@ -84,13 +84,9 @@ def region_worker(out, rank=0, world=1):
         torch.distributed.destroy_process_group()
 
 
-def two_region_workers(out):
-    region_worker(out, world=2)
-
-
 def test_two_processes_normalise_regions_by_their_joint_batch(tmp_path):
-    start_two("test_encoders", "two_region_workers", tmp_path)
-    region_worker(tmp_path)
+    start_two("test_encoders", "region_worker", tmp_path)
+    region_worker(tmp_path, world=1)
     alone, *shared = (safetensors.torch.load_file(tmp_path / file) for file in ("0-of-1", "0-of-2", "1-of-2"))
     together = torch.cat([part.pop("elements") for part in shared])
     torch.testing.assert_close(together, alone.pop("elements"), rtol=1e-12, atol=1e-12)

@@ -91,9 +91,8 @@ def test_a_collapsed_model_scores_nothing():
     i2t, t2i = ranks(np.full((12, 60), 0.7), owner)
     assert i2t.tolist() == [55] * 12 and t2i.tolist() == [11] * 60
     assert evaluate(np.full((12, 60), 0.7), owner)["rsum"] == 0
-    assert r_precision(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
-    assert map_at_r(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
-    assert ndcg(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
+    for metric in (r_precision, map_at_r, ndcg):
+        assert metric(np.zeros((12, 60)), owner == np.arange(12)[:, None]) == 0
 
 
 KINDS = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int32]
@@ -219,20 +218,14 @@ def ordered(scores, relevance):
     return [relevance[item] for item in sorted(range(len(scores)), key=lambda i: (-scores[i], relevance[i]))]
 
 
-def r_precision_by_loop(scores, relevance):
+def at_r_by_loop(scores, relevance):
+    """R-precision and mAP@R: of each query's first R items, where R of all are relevant."""
     values = []
     for row, wanted in zip(scores, relevance, strict=True):
         shown = ordered(row, wanted)[: int(wanted.sum())]
-        values.append(sum(shown) / wanted.sum())
-    return np.mean(values)
-
-
-def map_at_r_by_loop(scores, relevance):
-    values = []
-    for row, wanted in zip(scores, relevance, strict=True):
-        shown = ordered(row, wanted)[: int(wanted.sum())]
-        values.append(sum(sum(shown[: i + 1]) / (i + 1) for i in range(len(shown)) if shown[i]) / len(shown))
-    return np.mean(values)
+        at_own = (sum(shown[: i + 1]) / (i + 1) for i in range(len(shown)) if shown[i])
+        values.append((sum(shown) / len(shown), sum(at_own) / len(shown)))
+    return np.mean(values, axis=0)
 
 
 def ndcg_by_loop(scores, relevance, k):
@@ -248,8 +241,8 @@ def ndcg_by_loop(scores, relevance, k):
 def test_shared_relevance_agrees_with_the_loops(seed, ties, k):
     scores, relevance = graded(seed, ties)
     relevant = relevance > 0
-    assert r_precision(scores, relevant) == pytest.approx(r_precision_by_loop(scores, relevant))
-    assert map_at_r(scores, relevant) == pytest.approx(map_at_r_by_loop(scores, relevant))
+    at_r = r_precision(scores, relevant), map_at_r(scores, relevant)
+    assert at_r == pytest.approx(at_r_by_loop(scores, relevant))
     assert ndcg(scores, relevance, k) == pytest.approx(ndcg_by_loop(scores, relevance, k))
 
 
