@@ -30,18 +30,19 @@ def test_a_figures_words_become_the_books_alt_text():
     assert silent["metadata"] == {}
 
 
-def test_a_page_shows_the_parameters_once(tmp_path):
+def test_a_page_shows_the_parameters_once_and_folds_an_answer(tmp_path):
     cells = [
         {"cell_type": "code", "metadata": {"tags": [tag]}, "source": "seed = 0", "outputs": []}
         for tag in ("parameters", "injected-parameters")
     ]
+    cells.append(cells[0] | {"source": '@exercise("04.all")\ndef f(S):\n    # your part'})
     for stored in batch.notebooks():
         (tmp_path / stored.name).write_text(json.dumps({"cells": cells}))
     build.lay_notebooks(tmp_path, tmp_path / "laid")
     for page in (tmp_path / "laid").iterdir():
-        own, injected = json.loads(page.read_text())["cells"]
+        own, injected, answer = json.loads(page.read_text())["cells"]
         assert "remove-cell" in injected["metadata"]["tags"]
-        assert own == cells[0]
+        assert own == cells[0] and "hide-input" in answer["metadata"]["tags"]
 
 
 @pytest.mark.parametrize(

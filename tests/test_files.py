@@ -1,5 +1,6 @@
 import json
 import re
+import runpy
 import stat
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+import tqdm.notebook
 
 from vsecore.data import files
 from vsecore.training import checkpoints
@@ -89,3 +91,14 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, kind):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_notebooks_bar_takes_its_output_along_unless_it_stopped_before_its_end(monkeypatch):
+    monkeypatch.setattr("tqdm.auto.tqdm", tqdm.notebook.tqdm)
+    monkeypatch.setattr("tqdm.notebook.display", display := Mock())
+    monkeypatch.delenv("VSECORE_BATCH")
+    progress = runpy.run_path(files.__file__)["progress"]  # as it is where tqdm draws widgets
+    progress(total=2).close()
+    assert not display().update.called
+    list(progress(range(2)))
+    display().update.assert_called_once_with({"text/plain": ""}, raw=True)

@@ -17,15 +17,9 @@ def no_window():
     plt.switch_backend("agg")
 
 
-def halves():
-    """Two slots on a grid of 4 by 4: one takes the upper half, the other the lower; (2, 16)."""
-    upper = torch.zeros(4, 4)
-    upper[:2] = 1
-    return torch.stack([upper.flatten(), 1 - upper.flatten()])
-
-
 def test_a_cell_has_the_colour_of_the_slot_that_takes_it():
-    drawn = slot_maps.painted(PIXELS, halves(), COLOURS[:2])
+    upper = torch.arange(16) < 8  # a half of 4 × 4 cells
+    drawn = slot_maps.painted(PIXELS, torch.stack([upper, ~upper]).float(), COLOURS[:2])
     assert drawn.shape == (40, 40, 3) and drawn.min() >= 0 and drawn.max() <= 1
     for pixel, colour in ((drawn[2, 20], COLOURS[0]), (drawn[-3, 20], COLOURS[1])):
         expected = np.array(to_rgb(colour))

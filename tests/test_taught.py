@@ -7,6 +7,7 @@ use, in float64. A notebook's table sets paper, cell and package side by side; e
 import importlib
 import re
 from copy import deepcopy
+from itertools import permutations
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -657,6 +658,16 @@ def search_by_codes():
         mine = taught("19")["scores_from_codes"](query, codebooks, codes)
         theirs, rows = index.search(query[None], len(vectors))
         np.testing.assert_allclose(mine[rows[0]], theirs[0], atol=1e-4)
+
+
+def all_negatives_one_by_one(S, margin=0.2):
+    pairs = permutations(range(len(S)), 2)
+    return sum((margin + S[i, j] - own).clamp(min=0) for i, j in pairs for own in (S[i, i], S[j, j]))
+
+
+def test_notebook_04_lets_a_loop_agree_with_the_package():
+    (agree,) = (cell.source for cell in cells("04") if "\nnear = " in cell.source)
+    exec(agree, taught("04") | {"seed": 0, "all_negatives": all_negatives_one_by_one})
 
 
 HELD_BY_THEIR_CHECKS = (
