@@ -40,12 +40,13 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
     assert [one.metrics["rsum"] for several in found.runs.values() for one in several] == sums
     difference = np.mean([sums[2] - sums[0], sums[3] - sums[1]])
     assert f"| 2ad_grid_gru − vsepp_grid_gru | 2 | {difference:+.1f} |" in found.differences()
+    apart = Systems.read(list(folders)[1:], lambda recipe: DATA)  # seed 1 against both
+    assert f"| 2ad_grid_gru − vsepp_grid_gru | 1 | {sums[3] - sums[1]:+.1f} |" in apart.differences()
     low, high = difference_interval(found.paired("2ad_grid_gru", "vsepp_grid_gru"), SPLIT.owner)
     assert low <= difference <= high
-    with pytest.raises(ValueError, match="two recipes"):
-        Systems.read(list(folders)[:2], lambda recipe: DATA)
-    with pytest.raises(ValueError, match="seed 0"):
-        Systems.read([next(iter(folders))] * 2, lambda recipe: DATA)
+    for why, several in ("two recipes", list(folders)[:2]), ("seed 0", [next(iter(folders))] * 2):
+        with pytest.raises(ValueError, match=why):
+            Systems.read(several, lambda recipe: DATA)
     with pytest.raises(ValueError, match="reads features of one, and small has features of another"):
         Systems.read(list(folders), lambda recipe: replace(DATA, network="another"))
 
