@@ -15,7 +15,7 @@ from vsecore.experiments.experiment import Experiment, System, get_experiment, o
 from vsecore.experiments.measures import lost
 from vsecore.experiments.references import BASELINE, ORACLE
 from vsecore.experiments.running import RESULTS
-from vsecore.experiments.scales import Scale, changes_of, collection_of
+from vsecore.experiments.scales import Scale, changes_of, collection_of, on_every_processor
 from vsecore.recipes import Recipe, get
 from vsecore.records import Record
 
@@ -204,8 +204,7 @@ def _read(
 
 def _sources(entry: Record) -> Sequence[dict[str, Any]]:
     """Return the data of each of a record's systems."""
-    sources: Sequence[dict[str, Any]] = entry.data.get("members", [entry.data])
-    return sources
+    return [on_every_processor(source) for source in entry.data.get("members", [entry.data])]
 
 
 def _origin(entry: Record) -> dict[str, Any]:
@@ -233,12 +232,13 @@ def _shared(entries: Sequence[Record]) -> dict[str, Any]:
 def _baseline(own: Iterable[Record], entries: Iterable[Record], measures: Iterable[str]) -> dict[str, float]:
     """Return the linear baseline's measures on an arm's features, the best of several; {}: unknown."""
     known = {
-        (entry.data["fingerprint"], entry.data["feature_kind"]): entry.metrics
+        (source.get("fingerprint"), source["feature_kind"]): entry.metrics
         for entry in entries
         if entry.name == BASELINE
+        for source in _sources(entry)
     }
     features = {
-        (source["fingerprint"], source["feature_kind"]) for entry in own for source in _sources(entry)
+        (source.get("fingerprint"), source["feature_kind"]) for entry in own for source in _sources(entry)
     }
     found = [known.get(one, {}) for one in features]
     return {

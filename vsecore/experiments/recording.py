@@ -31,7 +31,7 @@ from vsecore.experiments.measures import (
     sideways_captions,
 )
 from vsecore.experiments.references import on_truth, shares_true, truth_of
-from vsecore.experiments.scales import SCENES, WORLDS
+from vsecore.experiments.scales import SCENES, WORLDS, on_every_processor
 from vsecore.training import Run, score_split
 from vsecore.training.distributed import best_device
 
@@ -142,7 +142,7 @@ def joined(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
-    known = {field: value for field, value in data.items() if field not in MADE}
+    known = {field: value for field, value in on_every_processor(data).items() if field not in MADE}
     if "members" in known:
         known["members"] = [known_beforehand(member) for member in known["members"]]
     return known

@@ -20,7 +20,7 @@ from vsecore.baselines import ridge_scores
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, map_at_r
-from vsecore.experiments.scales import WORLDS
+from vsecore.experiments.scales import WORLDS, on_every_processor
 from vsecore.mining import mine
 from vsecore.model import VSE
 from vsecore.scoring import Captions, score_split
@@ -109,7 +109,8 @@ def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -
         "feature_kind": data.feature_kind,
         "feature_dim": data.feature_dim,
     }
-    known = {entry.name for entry in records.find(folder) if entry.data == described}
+    found = on_every_processor(described)
+    known = {entry.name for entry in records.find(folder) if on_every_processor(entry.data) == found}
     wanted: dict[str, tuple[Callable[[Dataset], dict[str, float]], str]] = {}
     if not data.train.has_pixels:
         wanted[BASELINE] = _baseline, RIDGE
