@@ -568,44 +568,46 @@ studied = experiments.side_by_side(arms, "scenes")
 dive, one_slot, learned_pool, one_vector, left_out = studied.values()
 figure = dots.compared(studied, "scenes", ridge=False)
 plots.show(figure, alt=dots.words_for(studied, "the scenes", ridge=False))
-four = [*studied.values()][:4]
-lesson.outcome("five seeds but for one", all(len(one.seeds) == 5 for one in four))
 ahead, low, high = dots.gap(dive, one_vector)
 lesson.outcome("DivE is 24 above VSE++", 20 < low < 23 < ahead < 25 < high < 28)
 to_one, low, high = dots.gap(dive, one_slot)
 lesson.outcome("one slot is 5 above four", -10 < low < to_one < -4 < high < 0)
 ways = ("rsum", "i2t_map_at_r", "t2i_map_at_r")
 by = np.array([dots.gaps(one_slot, dive, way) for way in ways])  # (measures, seeds)
-lesson.outcome("one slot leads in each seed", by.min() > 0.4)
 lesson.outcome("one slot by 2 to 10", 1.5 < by[0].min() < 2.5 < 9 < by[0].max() < 10.5)
-lesson.outcome("and by 0.7 and 1.7", by[1:].mean(1).round(1).tolist() == [0.7, 1.7])
+more = by[1:].mean(1).round(1).tolist()
+lesson.outcome("in each seed, and by 0.7 and 1.7", by.min() > 0.4 and more == [0.7, 1.7])
 curves = [np.mean(one.trainings[0].curves, 0) for one in studied.values()]  # (epochs,) each
 *late, of_left_out = [100 * (1 - curve[:15].max() / curve.max()) for curve in curves]
-lesson.outcome("the last five epochs brought less than 0.7 %", max(late) < 0.7)
-lesson.outcome("but 1.2 % with a fifth left out", 1.1 < of_left_out < 1.3)
+lesson.outcome("under 0.7 %, but 1.2 % there", max(late) < 0.7 and 1.1 < of_left_out < 1.3)
 lesson.outcome("leaving a fifth out costs 33", 30 < dive.rsum - left_out.rsum < 36)
 logs = [one.results["log_variance_pictures"].values() for one in (left_out, dive)]
-lesson.outcome("18 and 4 %", [round(100 * np.exp(np.mean([*one]))) for one in logs] == [18, 4])
+lesson.outcome("18, 4 %", [round(100 * np.exp(np.mean([*one]))) for one in logs] == [18, 4])
 kept = [[*left_out.results[f"rsum_pictures_without_{k}"].values()] for k in range(1, 5)]
 lesson.outcome("one is worth 25", 23 < left_out.rsum - np.mean(kept, 1).min() < 26)
-small = experiments.studied("set_similarities", "scenes")["VSE∞, DivE's batches"]
+systems = experiments.studied("set_similarities", "scenes")
+small, *older = (systems[name] for name in ("VSE∞, DivE's batches", "PVSE", "PCME"))
 leads = [round(one.rsum - one_vector.rsum) for one in (learned_pool, small)]
 lesson.outcome("VSE∞ is 37 and 34 above VSE++", leads == [37, 34])
+lesson.outcome("both 7 below DivE", [round(dots.gap(dive, one)[0]) for one in older] == [7, 7])
+to_text = [round(np.mean([*one.results[ways[1]].values()])) for one in (*older, dive)]
+lesson.outcome("but 28 and 31 %, not 20", to_text == [28, 31, 20])
 
 # %% [markdown]
-# **What came out.** DivE reaches 446.6 and VSE++ 422.5, so the set is 24 rsum ahead. But DivE with a single slot reaches 451.4, and VSE∞ 459.2. One
-# slot beats four in each of five seeds: by 2 to 10 rsum and, in mAP@R, which counts every true pair, by 0.7 points on average to text and 1.7 to
+# **What came out.** DivE reaches 446.6, 24 rsum above VSE++ (422.5). But DivE with a single slot reaches 451.4, and VSE∞ 459.2. One
+# slot beats four in each seed: by 2 to 10 rsum and, in mAP@R, by 0.7 points on average to text and 1.7 to
 # pictures. Leaving out a fifth of the input costs 33 rsum (one seed, still improving). But it spreads the sets: pictures have a circular variance of
 # 18 % and not 4 % (in the paper 12 %), and without their most needed vector they lose 25 rsum. One slot was not trained like this, so for the paper's
 # own setting the question is open.
 #
 # **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both sides (and a little weight decay), which
 # brings 37, and 34 in DivE's batches of 32 pictures: more than all that DivE changes. The pool may also be what helps DivE: its global feature is the
-# maximum of the regions, and a single slot, without competitors, adds their plain mean, which is all that VSE++ has. But we have not tested this, and
-# DivE has another caption encoder and other batches, too. Had we compared it with VSE++ only, we would have credited the set.
+# maximum of the regions, and a single slot, without competitors, adds their plain mean, which is all that VSE++ has. We have not tested this, and
+# DivE has another caption encoder, too. Compared with VSE++ only, the set would have got the credit. PVSE and PCME end 7 rsum below DivE, but reach
+# 28 and 31 % mAP@R to text, DivE 20; why is open.
 #
 # **How sure we are.** In the paper, four vectors are 8.2 above one (table 4, Flickr30K), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO.
-# Ours is one small world. The four systems with five seeds have levelled off: their last five epochs brought less than 0.7 % (development split).
+# Ours is one small world. All but *a fifth left out* have levelled off: their last five epochs brought less than 0.7 %.
 #
 # And the similarity, and the slots? DivE was also trained with other similarities, and with PIE-Net or a Transformer's queries in place of slots, in five seeds each:
 
@@ -621,8 +623,8 @@ _, chamfer, probability, mil, pie_net, transformer, soft = arms.values()
 over, *by_truth = (np.array(dots.gaps(dive, probability, way)) for way in ways)  # (seeds,)
 lesson.outcome("by 1 to 6", 1 < over.min() < 1.5 and 5.5 < over.max() < 6.5)
 lesson.outcome("by 3.2 and 1.9", [round(one.mean(), 1) for one in by_truth] == [3.2, 1.9])
-leads = dots.gaps(dive, mil)
-lesson.outcome("by 0.4 to 10", 0.35 < min(leads) < 0.45 and round(max(leads)) == 10)
+low, *_, high = sorted(dots.gaps(dive, mil))
+lesson.outcome("by 0.4 to 10", 0.35 < low < 0.45 and round(high) == 10)
 apart = [sorted(dots.gaps(dive, other)) for other in (chamfer, pie_net, transformer, soft)]
 lesson.outcome("the four as well", all(gaps[0] < 0 < gaps[-1] for gaps in apart))
 lesson.outcome("446.4 with α = 1", round(soft.rsum, 1) == 446.4)
