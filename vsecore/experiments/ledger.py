@@ -115,7 +115,8 @@ def study(
     worlds = Counter(experiment.data_named(data) for experiment, _ in placed.values())
     world = worlds.most_common(1)[0][0]
     wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
-    entries = records.find(folder, data=world) if folder.is_dir() else []
+    places = [place for place in (folder, folder / tuning.DIVERGED) if place.is_dir()]
+    entries = [entry for place in places for entry in records.find(place, data=world)]
     found = _read(wanted, world, features, scale, entries)
     shared = _shared(found[1])
     if all(_has(entry, shared) for entry in found[1]):
@@ -165,7 +166,7 @@ def _read(
     changes, used = changes_of(scale, data), dict[int, Record]()
     trained: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for entry in entries:
-        if entry.name not in (BASELINE, ORACLE):
+        if entry.name not in (BASELINE, ORACLE) and tuning.DIVERGED not in entry.metrics:
             trained[entry.name, entry.config_hash].append(entry)
     known: dict[tuple[str, str, int], dict[float, float]] = {}
 

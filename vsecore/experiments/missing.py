@@ -90,11 +90,11 @@ def survey(
     def seconds_of(recipe: str, name: str) -> float:
         """Take as long as the quickest of the recipe, else of the experiment, else of the paper.
 
-        Whatever else a machine does only makes a training slower.
+        Whatever else a machine does only makes a training slower; one that diverged was not timed.
         """
-        own = [entry for entry in entries[name] if entry.name == recipe]
+        own = [entry for entry in entries[name] if entry.name == recipe and entry.seconds]
         taken = own or entries[name] or [entry for several in entries.values() for entry in several]
-        return min((entry.seconds for entry in taken), default=math.nan)
+        return min((entry.seconds for entry in taken if entry.seconds), default=math.nan)
 
     @cache
     def lacks_of(name: str, arm: str) -> Trainings:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -283,7 +284,17 @@ class _Runner:
 
     def on_dev(self, title: str, recipe: Recipe, system: System) -> float:
         """Train a recipe from the seed for tuning, and return its best rsum on dev."""
-        entry = self.record(title, [Training(recipe, system)], tuning.SEED, for_tuning=True)
+        training, seed = Training(recipe, system), tuning.SEED
+        if self.recorded([training], seed, tuning.DIVERGED):
+            return -math.inf
+        try:
+            entry = self.record(title, [training], seed, for_tuning=True)
+        except FloatingPointError:
+            found = dict[str, Any](name=recipe.name, config_hash=training.digest, config=recipe.portable())
+            found |= {"data": self._source(training, seed), "seed": seed, "precision": self.precision}
+            gone = records.record(**found, metrics={tuning.DIVERGED: 1}, seconds=0.0, note="it diverged")
+            records.write(gone, self.settings.folder / tuning.DIVERGED)
+            raise
         self.trained.clear()
         return max(tuning.development_curve(entry))
 
@@ -334,9 +345,9 @@ class _Runner:
             if self.settings.scale == "paper" and place.is_dir():
                 self.settings.log(f"run: {place}")
 
-    def recorded(self, trainings: Sequence[Training], seed: int) -> list[records.Record]:
+    def recorded(self, trainings: Sequence[Training], seed: int, within: str = "") -> list[records.Record]:
         """Return the records of an arm from a seed, on the same data and in the same precision."""
-        folder, (name, digest) = self.settings.folder, title_of(trainings)
+        folder, (name, digest) = self.settings.folder / within, title_of(trainings)
         known = known_beforehand(joined([self._source(training, seed) for training in trainings]))
         found = {"name": name, "config_hash": digest, "seed": seed, "precision": self.precision}
         entries = records.find(folder, **found) if folder.is_dir() else []

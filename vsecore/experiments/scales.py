@@ -25,10 +25,7 @@ ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
 
 
 def on_every_processor(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's entry for the data without what only tells processors apart.
-
-    That is the fingerprint of scenes: every machine draws the same, but for the features' last digits.
-    """
+    """Return a record's entry for the data, without scenes' fingerprint: last digits are a processor's."""
     made_here = "fingerprint" if data.get("name") in WORLDS else ""
     return {field: value for field, value in data.items() if field != made_here}
 

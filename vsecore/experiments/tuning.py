@@ -15,6 +15,8 @@ LADDER = tuple(1e-3 * 2.0**step for step in range(-4, 5))
 """The learning rates that can be tried, each twice the one before."""
 FIRST = (1e-3, 2e-3, 4e-3)
 """The rates tried for every system; then come the best one's neighbours, until it is not at the edge."""
+DIVERGED = "diverged"
+"""The folder, beside the results, of the records of rates that diverged, and their one metric."""
 SEED = 0
 """The seed of the trainings that choose a learning rate."""
 
@@ -37,6 +39,8 @@ def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tu
 
 def development_curve(entry: Record) -> list[float]:
     """Return the rsum on the development split after each epoch, from the record of a training."""
+    if DIVERGED in entry.metrics:
+        return [-math.inf]
     begins = "dev_rsum_"
     found = {int(name.removeprefix(begins)): name for name in entry.metrics if name.startswith(begins)}
     return [entry.metrics[found[epoch]] for epoch in sorted(found)]
