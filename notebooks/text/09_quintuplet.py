@@ -665,24 +665,23 @@ rows = {
 }
 rows = {name: each for name, each in rows.items() if each}  # what has been trained
 draw.gains(rows)
-off_tris, off_quins, adaptive, *fair = (np.mean(each) for each in rows.values())
+off_tris, off_quins, adaptive, *fair = map(np.mean, rows.values())
 all_gain = min(rows["AdapOffQuin, lists of 300"]) > 0
 lesson.outcome("AdapOffQuin gains 3, with each seed", all_gain and 2.5 < adaptive < 3.5)
-margin = 0.01 * draw.average("VSE++", 0, 0.004)
-lesson.outcome(
-    "the margin is 4.3, which is more", adaptive < margin and round(margin, 1) == 4.3
-)
+margin = round(0.01 * draw.average("VSE++", 0, 0.004), 1)
+lesson.outcome("the margin is 4.3, which is more", adaptive < margin == 4.3)
 ways = ("t2i_map_at_r", "i2t_map_at_r")
 long, short = ([draw.gaps("AdapOffQuin", h, 0.004, way) for way in ways] for h in (300, 25))
-to_picture, to_text = map(np.mean, long)
-lesson.outcome(
-    "by mAP@R it gains and loses below a point", 0 < to_picture < 1 and -1 < to_text < 0
-)
+lesson.outcome("mAP@R changes by less than a point", abs(np.mean(long, 1)).max() < 1)
 gained = all(0.6 < np.mean(each) < 1.1 for each in short)
 lesson.outcome("with fair lists mAP@R gains 0.8 both ways", gained and len(short[0]) == 5)
 lesson.outcome("to pictures in every seed, not to text", min(short[0]) > 0 > min(short[1]))
 lesson.outcome("OffTri and OffQuin change less than 2", max(abs(off_tris), abs(off_quins)) < 2)
-lesson.outcome("with fair lists nothing is gained", all(-2 < mean < 0 for mean in fair))
+off_quin = rows["OffQuin, lists of 25"]
+lesson.outcome(
+    "of fair lists, OffQuin gains 2.8", round(np.mean(off_quin), 1) == 2.8 == max(fair).round(1)
+)
+lesson.outcome("not in each seed, and no other gains", min(off_quin) < 0 > sorted(fair)[1])
 kinds = ("mined_true_texts", "mined_true_pictures")
 true = [draw.average("OffTri", 25, 0.004, kind) for kind in kinds]
 lesson.outcome("nearly half is true", 46 < true[0] < 48 and 40 < true[1] < 42)
@@ -696,17 +695,19 @@ parts = experiments.studied("offline_parts", "scenes")
 cleaned = [parts[arm] for arm in ("without true ones", "whole")]
 changes = [round(dots.gap(*cleaned, way)[0], 1) for way in ("rsum", *ways)]
 lesson.outcome("without true ones, mAP@R falls", changes == [0.7, -0.3, -0.4])
+pairs = [parts[f"{where} quintuplet"] for where in ("offline", "online")]
+lesson.outcome("online pairs do as well", round(dots.gap(*pairs)[0], 1) == 0.5)
 fewer = draw.average("offline alone", 300, 0.002, kinds[0])
 lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18)
 
 # %% [markdown]
-# **What came out.** With long lists, AdapOffQuin gains in each seed, 3 points of rsum on average, but our margin of equivalence is 4.3. Its
-# mAP@R rises by less than a point from text to picture and falls by as little from picture to text. With lists of a fair length, rsum gains
-# nothing, but mAP@R rises by 0.8 points both ways; only the gain to pictures is sure.
+# **What came out.** With long lists, AdapOffQuin gains in each seed, on average 3 rsum, but our margin of equivalence is 4.3. Its
+# mAP@R changes by less than a point. With lists of a fair length, its rsum gains nothing, but its mAP@R 0.8 points both ways; only the gain to
+# pictures is sure. OffQuin gains 2.8 there, though not in each seed, and its offline pairs do no better than online ones (+0.5).
 #
 # **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in the fair lists are true of the picture,
 # and 41 % of the pictures fit the caption. Pushing right answers away should cost mAP@R. It does not: if the lists leave them out, rsum stays (+0.7), and mAP@R even falls, by 0.3
-# and 0.4. Even offline terms alone learn, but slowly: rsum reaches 99 to 134 with fair lists, and 281 to 296 with long ones, where only 18 % of the captions
+# and 0.4. Offline terms alone learn slowly: rsum reaches 99 to 134 with fair lists, and 281 to 296 with long ones, where 18 % of captions
 # are true.
 #
 # **How sure we are.** AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
