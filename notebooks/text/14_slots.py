@@ -589,11 +589,18 @@ systems = experiments.studied("set_similarities", "scenes")
 others = ("VSE∞, DivE's batches", "PVSE", "PCME", "VSE++, margin 0.1", "VSE++, margin 0.05")
 small, *older, half, quarter = (systems[name] for name in others)
 leads = [round(one.rsum - one_vector.rsum) for one in (learned_pool, small, half, quarter)]
-lesson.outcome("VSE∞ is 37 and 34 above VSE++, smaller margins 2 and 4 below", leads == [37, 34, -2, -4])
+lesson.outcome(
+    "VSE∞ is 37 and 34 above VSE++, smaller margins 2 and 4 below", leads == [37, 34, -2, -4]
+)
 lesson.outcome("both 7 below DivE", [round(dots.gap(dive, one)[0]) for one in older] == [7, 7])
-to_text = [np.mean([*one.results[ways[1]].values()]) for one in (*older, dive, one_vector, half, quarter)]
+to_text = [
+    np.mean([*one.results[ways[1]].values()])
+    for one in (*older, dive, one_vector, half, quarter)
+]
 lesson.outcome("28 and 31 %, not 20", [*map(round, to_text[:3])] == [28, 31, 20])
-lesson.outcome("from 15.5 to 18.6 and 22.1 %", np.round(to_text[3:], 1).tolist() == [15.5, 18.6, 22.1])
+lesson.outcome(
+    "from 15.5 to 18.6 and 22.1 %", np.round(to_text[3:], 1).tolist() == [15.5, 18.6, 22.1]
+)
 
 # %% [markdown]
 # **What came out.** DivE reaches 446.6, 24 rsum above VSE++ (422.5). But DivE with a single slot reaches 451.4, and VSE∞ 459.2. One
