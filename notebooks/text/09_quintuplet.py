@@ -292,7 +292,7 @@ def new_pairs(positive, of_text, of_picture, offline_margin=0.0):  # -> ()
 # ````{solution} ex-09-pairs
 # :class: dropdown
 #
-# The usual mistake, to multiply $v_{\mathrm{own}}$ with $t_{\mathrm{off}}$, would push a picture away from its own caption.
+# The common mistake, multiplying $v_{\mathrm{own}}$ with $t_{\mathrm{off}}$, would push a picture away from its own caption.
 # ````
 #
 # ## Equation 5: weights that adapt
@@ -476,8 +476,8 @@ away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
 
 # %% [markdown]
-# Hardly ever: where the hinge is open, no offline negative is 0.45 above the online one (last numbers); the mean weight stays near $\beta$.
-# So the triangle is a property of the equation that this training never meets, and clamping the weights would change nothing.
+# Hardly ever: next to no offline negative of an open hinge is 0.45 above the online one (last numbers); the mean weight stays near $\beta$.
+# So these batches hardly meet the triangle, a property of the equation, and clamping the weights would probably change nothing.
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
@@ -702,13 +702,13 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 
 # %% [markdown]
 # **What came out.** With long lists, AdapOffQuin gains in each seed, on average 3 rsum, but our margin of equivalence is 4.3. Its
-# mAP@R changes by less than a point. With lists of a fair length, its rsum gains nothing, but its mAP@R 0.8 points both ways; only the gain to
-# pictures is sure. OffQuin gains 2.8 there, though not in each seed, and its offline pairs do no better than online ones (+0.5).
+# mAP@R changes by less than a point. With lists of a fair length, its rsum gains nothing, but its mAP@R rises by 0.8 points both ways; only the
+# gain to pictures is certain. OffQuin gains 2.8 there, though not in each seed, and its offline pairs do no better than online ones (+0.5).
 #
 # **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in the fair lists are true of the picture,
 # and 41 % of the pictures fit the caption. Pushing right answers away should cost mAP@R. It does not: if the lists leave them out, rsum stays (+0.7), and mAP@R even falls, by 0.3
-# and 0.4. Offline terms alone learn slowly: rsum reaches 99 to 134 with fair lists, and 281 to 296 with long ones, where 18 % of captions
-# are true.
+# and 0.4. Offline terms alone learn little: rsum reaches 99 to 134 with fair lists, and 281 to 296 with long ones (18 % true) at half
+# the learning rate.
 #
 # **How sure we are.** AdapOffQuin's online hinges weigh about $\beta = 1.5$ times OffQuin's; no
 # training here tells whether its gain comes from that or from adapting. Five trainings of *w/o OfflineAdap*, with fair lists, leave it open. The
@@ -766,7 +766,7 @@ check("09.explore", (expected, found))
 # - The weights push an online negative harder as it nears the pair, can pull an offline negative up, and can turn negative.
 # - With a margin of zero, the offline terms alone allow a collapse at a loss of zero; the online terms do not.
 # - For VSE++ in our world, AdapOffQuin adds 3 points of rsum with long lists, less than our margin. With lists of a fair length
-#   rsum does not rise; mAP@R does, by 0.8 points, which is sure only to pictures.
+#   rsum does not rise; mAP@R does, by 0.8 points, but uncertainly to text.
 #
 # ## Where to read on
 #

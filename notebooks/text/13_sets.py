@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Sets: more than one vector
 #
-# **You will be able to** count how ambiguous captions are, write PIE-Net and PCME, and say which vectors of a set learn under which
+# **You will be able to** measure how ambiguous captions are, write PIE-Net and PCME, and say which vectors of a set learn under which
 # similarity.
 #
 # **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [Pooling](10_pooling.ipynb), and derivatives.
@@ -204,7 +204,7 @@ print(f"found {found:.3f}, cos(θ/2) {best:.3f}")
 lesson.finding("the search finds the closed form", abs(found - best) < 0.01)
 
 # %% [markdown]
-# It does. With $n$ pictures at right angles to each other the best cosine is $1/\sqrt n$, so every further reading makes the compromise worse.
+# It does. With $n$ pictures at right angles to each other the best cosine is $1/\sqrt n$, so every further picture makes the compromise worse.
 #
 # A set of two, on the other hand, has a vector for each picture, with a cosine of 1. How much of that counts depends on how sets are compared. If
 # the nearest pair decides, the similarity is 1. But if every vector looks for a partner, as in the *Chamfer similarity* below, then picture A finds 1,
@@ -521,7 +521,7 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 # smooth-Chamfer kept 46.5 % on the circle, and those of match probability are the narrowest. (Wide would not be good in itself: a vector that
 # never learns need not stay near the others.) The paper found PIE-Net's sets narrow, too, even with smooth-Chamfer: a log variance of −7.35, against
 # −2.13 with the paper's own module (table 3). It explains this by PIE-Net, which does nothing to keep the heads apart. So on the circle, where every
-# vector is free, the similarity decides; here the module has a say, too.
+# vector is free, the similarity decides; here the module may matter, too.
 #
 # The main result of this table is that sets have no clear lead. Four vectors do not find reliably more than one, although half of these
 # captions fit ten or more of 500 pictures.

@@ -296,7 +296,7 @@ check("14.break", your_part)
 # :class: dropdown
 #
 # 3/8. A softmax over slots only compares slots, and all of them have the same low logit, so each gets a quarter of every position, of padding as of words.
-# After the division by equation 3, each of the 8 positions has the same weight. The set of a caption would depend on the longest caption of its batch.
+# After the division in equation 3, each of the 8 positions has the same weight. The set of a caption would depend on the longest caption of its batch.
 # ````
 #
 # ## Does competition divide a picture better?
@@ -348,8 +348,7 @@ lesson.finding("one slot takes far more cells than the others", largest > 40)
 #
 # The paper's idea suggests `"slots"`, but in our short training they overlap about as much. A cell must go to *some* slot, the empty sky as well, so
 # one slot collects whatever the others leave, which is most of the cells. Overlap is measured after equation 3, where a slot with a little of every cell
-# counts as much as a slot with many. The paper means the shares of a cell ("nearly disjoint sets of local features"), and of those, one slot has four
-# fifths on average.
+# counts as much as a slot with many. The paper means the shares of a cell ("nearly disjoint sets of local features"), of which the largest averages four fifths.
 # ````
 #
 # So the cells are divided, but hardly more sharply than without competition, and the two values of rsum, less than 10 apart with one seed, do not show a need
@@ -555,7 +554,7 @@ plots.show(
 #
 # ## Do sets find more than one vector?
 #
-# **What we did.** The recorded trainings answer both questions. The systems were trained on regions for twenty epochs, in the world where captions
+# **What we did.** The recorded trainings address both questions. The systems were trained on regions for twenty epochs, in the world where captions
 # are ambiguous (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But that is not their only difference, so we add two
 # more systems with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see [Pooling](10_pooling.ipynb)). A fifth system is DivE with a fifth of
 # the words and regions left out in training, as in the paper. Each learning rate was chosen on the development split.
@@ -617,7 +616,7 @@ lesson.outcome(
 # DivE's, and PCME has none. With half of its margin, VSE++ goes from 15.5 to 18.6 %, with a quarter to 22.1, and loses 2 and 4 rsum. The hardest
 # negative may be a true caption, which a small margin pushes away less.
 #
-# **How sure we are.** In the paper, four vectors are 8.2 above one (table 4, Flickr30K), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO.
+# **How sure we are.** In the paper, four vectors are 8.2 above one on Flickr30K (table 4; misprinted?), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO 5K.
 # Ours is one small world. All but *a fifth left out* have levelled off: their last five epochs brought less than 0.7 %.
 #
 # And the similarity, and the slots? DivE was also trained with other similarities, and with PIE-Net or a Transformer's queries in place of slots, in five seeds each:

@@ -68,7 +68,7 @@ system(lit="learn")
 # %% [markdown]
 # ## A second opinion on every caption
 #
-# A contrastive loss need only keep what tells a caption from the others in its batch; the rest is easily suppressed. But there are networks
+# A contrastive loss rewards only what tells a caption from the others in its batch; the rest is easily suppressed. But there are networks
 # that have read a great many sentences and give every sentence a vector. `MiniLM`, a *sentence encoder* {cite}`reimers2019sbert`, is one.
 # Which captions does it consider similar? The first line is the query; the others show their cosine with it.
 
@@ -90,8 +90,8 @@ lesson.finding(
 )
 
 # %% [markdown]
-# *Latent target decoding* (LTD) {cite}`bleeker2023ltd` uses these vectors as *targets*. Besides matching its image, a caption embedding must let a small
-# decoder predict MiniLM's embedding of the same caption. If $z$ has dropped something that the sentence says, the prediction suffers.
+# *Latent target decoding* (LTD) {cite}`bleeker2023ltd` uses these vectors as *targets*. Besides matching its image, a caption embedding $z$ must let a
+# small decoder predict MiniLM's embedding of the same caption. If $z$ has dropped something that the sentence says, the prediction suffers.
 
 # %%
 plots.show(
@@ -170,7 +170,7 @@ check("16.weight", your_factor)
 # ````{solution} ex-16-weight
 # :class: dropdown
 #
-# The derivative of equation 9 by $\ell_{\mathrm{rec}}$ is $\lambda / \eta = 5$; the $-1$ in the bracket drops out. So the constraint starts with a stronger
+# The derivative of equation 9 with respect to $\ell_{\mathrm{rec}}$ is $\lambda / \eta = 5$; the $-1$ in the bracket drops out. So the constraint starts with a stronger
 # pull than the dual objective, and a tighter bound pulls harder still.
 # ````
 #
@@ -456,7 +456,7 @@ lesson.outcome("4 and 43 % above, 14 % below", ends == [104, 143, 86])
 #
 # The controller explains the third. $\lambda$ had risen to 2.3, and while it came down, slowly as an integral does, it kept pushing the loss far
 # below the bound. Once it is zero, the reconstruction loss rises again, but slowly. Our training has some 2,300 steps, the paper's on COCO some
-# 265,000: our first ten epochs, until $\lambda$ is zero, are a third of its first one. So there the loss may have had time to come back to its bound,
+# 265,000: our first ten epochs, until $\lambda$ is zero, are a third of one epoch there. So there the loss may have had time to come back to its bound,
 # and $\lambda$ to rise again.
 #
 # ## Is it worth it?
@@ -549,7 +549,7 @@ for fact, means in (("relation", [84.6, 92.1, 92.2, 93.8]), ("size", [82.0, 87.6
 
 # %% [markdown]
 # At equal rates, BL keeps relations least and the constraint most. But with $\beta=5$, dual is level with it over five seeds (92.2 %), so the weight
-# explains this, too. LTD does what its authors want: the vector keeps what InfoNCE alone drops. They inferred it from rankings, and name such a measure
+# may explain this, too. LTD does what its authors want: the vector keeps more than InfoNCE's. They inferred it from rankings, and name such a measure
 # as future work. But at 0.001, BL keeps nearly as much as the constraint at 0.002, and reaches 450 rsum, not 466. So keeping relations is not all
 # that the constraint does.
 #
@@ -624,7 +624,7 @@ lesson.finding("no target undoes the shortcut", max(gone.values()) < of_bl - 30)
 # {cite}`izmailov2018swa`). Training itself goes on with the weights as they are, so we can evaluate the same steps with and without averages.
 #
 # There is a trap. Batch norm keeps running statistics of what it normalises, and these belong to the weights of the last steps. For an average they
-# must be counted anew from training batches. So a control is needed: the *last* weights, not averaged, but also with fresh statistics.
+# must be computed anew from training batches. So a control is needed: the *last* weights, not averaged, but also with fresh statistics.
 
 # %% tags=["nbval-ignore-output"]
 runs = {"averaged": baseline}
@@ -640,8 +640,8 @@ lesson.finding("in the end all are the same", max(last.values()) - min(last.valu
 
 # %% [markdown]
 # Without the control we would have praised the average for a lead of 94 rsum after the first epoch. But the last weights have the same lead once their statistics are fresh. While
-# the learning rate is high, running statistics lag behind the weights; as it falls to zero, all three become equal. Our average is over two steps;
-# on COCO, a tenth of an epoch has hundreds, which may matter.
+# the learning rate is high, running statistics lag behind the weights; as it falls to zero, all three become equal. Our average is over two neighbouring
+# steps; on COCO, the paper's five lie among hundreds, which may matter.
 #
 # ## What each system finds
 #

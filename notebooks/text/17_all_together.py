@@ -62,7 +62,7 @@ recipes = {name: systems.recipe_of(name) for name in systems.SYSTEMS}
 plots.show(systems.picture(recipes), alt=systems.words_for(recipes))
 
 # %% [markdown]
-# Most systems leave VSE++ at one or two stages, and AOQ is VSRN in
+# Most systems change VSE++ at one or two stages, and AOQ is VSRN in
 # all but its loss. Three changes turn VSE++ into SCAN:
 
 # %%
@@ -98,7 +98,7 @@ course.numbers({"2AD above the first row": whole, "VSE++ on regions above it": r
 # | features | the boxes of the drawn things, the same for all |
 # | size and length | width 128, 15 epochs, the same schedule |
 # | learning rate | each system's own: the best of at least three on the development split |
-# | seeds | 0 to 4 for all, so that we can subtract seed by seed |
+# | seeds | 0 to 4 (two rows have fewer), so that we can subtract seed by seed |
 # | measures | rsum, and mAP@R on the exact truth, once, on the test split |
 #
 # As in [Learning to rank](04_learning_to_rank.ipynb), one system is better than another if the 95 % interval of the mean difference, seed by
@@ -141,8 +141,8 @@ check("17.break", your_rate)
 #
 # ## Which system is best?
 #
-# Here is the scoreboard with all its rows. Bold rows are new: TERN, 2AD on whole input, and 2AD with LTD's latent target, AOQ's offline negatives and the
-# thesis's relations. In brackets is the 95 % interval of the mean; a row without one has a single seed.
+# Here is the scoreboard with all its rows. Bold rows are new: TERN, 2AD on whole input, and 2AD with a latent target, offline negatives, the thesis's relations,
+# or all three. In brackets is the 95 % interval of the mean; a row without one has a single seed.
 
 # %% tags=["results", "nbval-ignore-output"]
 course.scoreboard("17")
@@ -299,7 +299,7 @@ check("17.beyond", your_points)
 # $80.4 + 18.3 - 83.0 = 15.7$. In statistics this is the *interaction* of two factors; it is 0 if they add up.
 # ````
 #
-# **What came out.** Every idea helps its own baseline: AdPool by 80, AdOpt by 18, a latent target by 15, relations by 12. Added to a system
+# **What came out.** Four ideas help their own baselines: AdPool by 80, AdOpt by 18, a latent target by 15, relations by 12. Added to a system
 # that is good already, hardly anything is left. AdOpt adds 2.5 to AdPool, and a latent target 0.2 to 2AD; offline negatives
 # even cost 3.0, and Transformers over regions and words 12.9 (18.1 on whole input). Only AdPool keeps
 # most of its gain.
@@ -350,7 +350,7 @@ def found_first(first, owner, truth):  # (Nc,), (Nc,), (Nc, Ni) -> two numbers
 # ````{solution} ex-17-first
 # :class: dropdown
 #
-# `truth[rows, columns]` with two index tensors picks one entry for each caption. A usual mistake is `truth[:, first]`, which picks whole
+# `truth[rows, columns]` with two index tensors picks one entry for each caption. A common mistake is `truth[:, first]`, which picks whole
 # columns and gives an (Nc, Nc) matrix. The own picture is always true, so the second number cannot be smaller.
 # ````
 
@@ -494,15 +494,15 @@ assert max(fails["VSRN"][0], fails["VSE++"][0]) + 3 < min(fails["SCAN"][0], fail
 # to hold a whole scene, and its regions exchange messages before it does. VSE++, with a plain mean, falls behind from the second thing on.
 #
 # With three things, nearly every true picture is the own one, so R@1 shows VSRN's lead. With one thing, VSRN is right
-# *less* often than SCAN and still finds the own picture more often (23 against 19 %), and as often as the oracle: among the many pictures
-# that fit, it prefers the one that was described. Together these make up its lead in R@1, a second reason for its place on the
+# *less* often than SCAN and still finds the own picture more often (23 against 19 %), and as often as the oracle, which never errs: among
+# the many pictures that fit, it prefers the one that was described. Together these make up its lead in R@1, a second reason for its place on the
 # scoreboard.
 #
 # **At the right**, the kinds of claim differ more than the systems do. Places are read almost perfectly, and colours well. Relations, and
 # where somebody faces, are broken at least half as often as by a blind system, so all read them badly, as VSRN reads size. [Relations](05_relations.ipynb)
 # and [Cross-attention](07_cross_attention.ipynb) found the same with pairs of pictures. Counting is the most frequent
-# mistake. VSRN and VSE++ make it least: the mean of the regions, and a GRU that reads them all, depend on how many things of a kind there
-# are. Attention, and a pool that looks for the largest values, forget it.
+# mistake. VSRN and VSE++ make it least, perhaps because the mean of the regions, and a GRU that reads them all, depend on how many things of a
+# kind there are, while attention and a pool of the largest values need not.
 #
 # For each of these two captions, one of the two systems is wrong:
 
@@ -548,7 +548,7 @@ def combine(recipe):  # a recipe -> another recipe
 # ````{solution} ex-17-combine
 # :class: dropdown
 #
-# Four fields, and no new code. `losses` may also be a list: its parts are added up, as in LTD. A usual mistake is such a list with the
+# Four fields, and no new code. `losses` may also be a list: its parts are added up, as in LTD. A common mistake is such a list with the
 # triplet loss still in it; then the system learns from both.
 # ````
 #
