@@ -555,8 +555,8 @@ plots.show(
 # ## Do sets find more than one vector?
 #
 # **What we did.** The recorded trainings address both questions. The systems were trained on regions for twenty epochs, in the world where captions
-# are ambiguous (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But that is not their only difference, so we add two
-# more systems with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see [Pooling](10_pooling.ipynb)). Two others are DivE with two slots, and with a fifth of
+# are ambiguous (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so we add two
+# systems with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see [Pooling](10_pooling.ipynb)). Two others are DivE with two slots, and with a fifth of
 # the words and regions left out in training, as in the paper. Learning rates were chosen on the development split.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -608,16 +608,16 @@ lesson.outcome(
 # **What came out.** DivE reaches 446.6, 24 rsum above VSE++ (422.5). But DivE with a single slot reaches 451.4, and VSE∞ 459.2. One
 # slot beats four in each seed: by 2 to 10 rsum (two, by 2 to 9) and, in mAP@R, by 0.7 points on average to text and 1.7 to
 # pictures. Leaving out a fifth of the input costs 33 rsum (one seed, still improving). But it spreads the sets: pictures have a circular variance of
-# 18 %, not 4 % (in the paper 12 %), and without their most needed vector they lose 25 rsum. One slot was not trained like this, so for the paper's
+# 18 %, not 4 % (the paper: 12 %), and without their most needed vector they lose 25 rsum. One slot was not trained like this, so for the paper's
 # own setting the question is open.
 #
 # **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both sides (and a little weight decay), which
 # brings 37, and 34 in DivE's batches of 32 pictures: more than all that DivE changes. The pool may also be what helps DivE, whose
 # global feature is the maximum of the regions, where VSE++ has their mean; this is untested. Compared with VSE++ only, the set would have got the credit.
 #
-# **The first, or all?** PVSE and PCME end 7 rsum below DivE, but reach 28 and 31 % mAP@R to text, DivE 20. The margin may be why: PVSE's is half of
-# DivE's, and PCME has none. With half of its margin, VSE++ goes from 15.5 to 18.6 %, with a quarter to 22.1, and loses 2 and 4 rsum. The hardest
-# negative may be a true caption, which a small margin pushes away less.
+# **The first, or all?** PVSE and PCME end 7 rsum below DivE, but reach 28 and 31 % mAP@R to text, DivE 20. The margin may be part of it: PVSE's is half
+# of DivE's, and PCME has none. With half of its margin, VSE++ goes from 15.5 to 18.6 %, with a quarter to 22.1, and
+# loses 2 and 4 rsum. The hardest negative may be a true caption, which a small margin pushes away less.
 #
 # **How sure we are.** In the paper, four vectors are 8.2 above one on Flickr30K (table 4; misprinted?), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO 5K.
 # Ours is one small world. All but *a fifth left out* have levelled off: their last five epochs brought less than 0.7 %.
