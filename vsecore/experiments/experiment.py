@@ -45,6 +45,9 @@ class Arm:
     """The arm, one system, whose model of the same seed mines its offline negatives."""
     times_as_wide: int = 1
     """The width of its joint space, as a multiple of that of the others."""
+    times_as_long: int = 1
+    """Its number of epochs, as a multiple of that of the others, where these are too few for it to level off;
+    at the paper's scale, all are trained as long as the paper says."""
     only_false: bool = False
     """Mined negatives that are true of their anchor are left out: this needs a known truth."""
     on_cells: str = ""
@@ -62,6 +65,8 @@ class System:
     """1, 2, ...: the same system, trained again from another seed."""
     times_as_wide: int = 1
     """The width of its joint space, as a multiple of that of the other systems."""
+    times_as_long: int = 1
+    """Its number of epochs, likewise."""
     miner: Training | None = None
     """Its model, trained from the same seed, mines the offline negatives. One first round serves all arms
     that are compared, so that they differ in the second round alone."""
@@ -70,9 +75,13 @@ class System:
 
     def changes(self, shared: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the changes to its recipes, from those that all systems of the experiment share."""
-        if self.times_as_wide == 1:
-            return shared
-        return {**shared, "dim": self.times_as_wide * int(shared.get("dim", get(self.recipes[0]).dim))}
+        recipe = get(self.recipes[0])
+        times = {
+            "dim": (self.times_as_wide, recipe.dim),
+            "training.epochs": (self.times_as_long, recipe.training.epochs),
+        }
+        own = {field: n * int(shared.get(field, one)) for field, (n, one) in times.items() if n > 1}
+        return {**shared, **own}
 
     def at(self, changes: Mapping[str, Any]) -> list[Recipe]:
         """Return its recipes with the changes that all systems of the experiment share."""
@@ -145,6 +154,7 @@ class Experiment:
                 recipe=as_printed(arm.recipe, data),
                 on_cells=as_printed(arm.on_cells, data),
                 mean_of=tuple(as_printed(one, data) for one in arm.mean_of),
+                times_as_long=1,
             )
             for name, arm in self.arms.items()
         }
@@ -180,7 +190,8 @@ class Experiment:
             base += chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
             for variants in of_each:
                 names = tuple(base + one for one in variants)
-                found.append(System(names, kind, members[:place].count(kind), chosen.times_as_wide))
+                again = members[:place].count(kind)
+                found.append(System(names, kind, again, chosen.times_as_wide, chosen.times_as_long))
         return found
 
     def trainings(

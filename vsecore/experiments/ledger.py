@@ -168,10 +168,10 @@ def _read(
     for entry in entries:
         if entry.name not in (BASELINE, ORACLE) and tuning.DIVERGED not in entry.metrics:
             trained[entry.name, entry.config_hash].append(entry)
-    known: dict[tuple[str, str, int], dict[float, float]] = {}
+    known: dict[tuple[str, str], dict[float, float]] = {}
 
     def tried(system: System, name: str) -> dict[float, float]:
-        key = name, system.negatives, system.times_as_wide
+        key = name, tuning.digest_at(system, name, changes, tuning.FIRST[0])
         if key not in known:
             by_rate = tuning.recorded(system, name, changes, entries)
             used.update({id(entry): entry for several in by_rate.values() for entry in several})

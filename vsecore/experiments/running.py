@@ -187,7 +187,7 @@ class _Runner:
         self.seed: int | None = None  # that they were trained for
         self.words: dict[tuple[str, FeatureKind], tuple[Any, Tensor | None]] = {}
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
-        self.tuned: dict[tuple[str, FeatureKind, str, int], dict[float, float]] = {}
+        self.tuned: dict[tuple[str, str], dict[float, float]] = {}
 
     def arms(self) -> Sequence[str]:
         """Return the arms to train; refuse scenes of another world, and arms that the data cannot serve."""
@@ -266,7 +266,7 @@ class _Runner:
 
     def tune(self, system: System, name: str) -> dict[float, float]:
         """Return the best rsum on dev at each learning rate that a recipe must be tried at, from one seed."""
-        key = name, system.features, system.negatives, system.times_as_wide
+        key = name, tuning.digest_at(system, name, self.changes, tuning.FIRST[0])
         tried = self.tuned.setdefault(key, {})  # some rates, if another process was at the next one
         if tuning.still_to_try(tried):
             title = f"{name} without true negatives" if system.only_false else name
