@@ -28,7 +28,8 @@ def a_small_scale(monkeypatch):
 
 def arm(values=BETTER, baseline=RIDGE, name="first", more=None, **changes):
     """What is recorded of an arm: its rsum by seed; changes are of its training."""
-    training = Trained("recipe", **{"tried": RATES, "curves": [LEVEL], "full_length": False} | changes)
+    usual = {"tried": RATES, "curves": [LEVEL], "full_length": False, "rate": 2e-3}
+    training = Trained("recipe", **usual | changes)
     measured = {} if baseline is None else {"rsum": baseline}
     return Studied(name, [training], {"rsum": values, **(more or {})}, measured, ("title of", name))
 
@@ -149,7 +150,7 @@ def test_what_still_moves_says_nothing_of_where_it_ends(about, losses, multiplie
 
 
 def test_a_loss_in_training_is_compared_at_one_learning_rate():
-    other = arm(WORSE, name="second", tried={1e-3: 90.0, 2e-3: 95.0, 4e-3: 100.0, 8e-3: 90.0})
+    other = arm(WORSE, name="second", rate=4e-3)
     assert "two learning rates" in shut(arm(), other, about="contrastive loss")
     assert "two learning rates" not in [*shut(arm(), SECOND, about="contrastive loss"), *shut(arm(), other)]
 

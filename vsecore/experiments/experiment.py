@@ -48,6 +48,8 @@ class Arm:
     times_as_long: int = 1
     """Its number of epochs, as a multiple of that of the others, where these are too few for it to level off;
     at the paper's scale, all are trained as long as the paper says."""
+    at_rate_of: str = ""
+    """The arm, one system, whose tuned learning rate it takes; "": it has its own."""
     only_false: bool = False
     """Mined negatives that are true of their anchor are left out: this needs a known truth."""
     on_cells: str = ""
@@ -212,6 +214,12 @@ class Experiment:
             recipe = recipe_of(system)
             if recipe is None:
                 return []
+            if other := self.arms[arm].at_rate_of:
+                tuned = self.trainings(other, features, recipe_of)
+                if not tuned:
+                    return []
+                rate = tuned[0].recipe.training.learning_rate
+                recipe = recipe.override({"training.learning_rate": rate})
             planned.append(Training(recipe, system))
         return planned
 

@@ -61,7 +61,7 @@ def shut(first: Studied, second: Studied | None, data: str, about: str = "both w
         yield from unfinished
         if not (arm is weaker(arms) and not unfinished and _has_baseline(arm, data)):
             yield from below_baseline(arm, data)  # else the verdict says so
-    rates = {tuning.best(training.tried) for arm in arms for training in arm.trainings if training.tried}
+    rates = {training.rate for arm in arms for training in arm.trainings}
     if about == "contrastive loss" and len(rates) > 1:
         yield Shut("two learning rates", "their learning rates differ, which changes this loss too")
     yield from _unpaired(arms, data, about)

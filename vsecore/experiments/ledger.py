@@ -31,9 +31,11 @@ class Trained:
     tried: Mapping[float, float]
     """The best rsum on dev at each learning rate."""
     curves: Sequence[Sequence[float]]
-    """The rsum on dev after each epoch at the best rate, from each seed."""
+    """The rsum on dev after each epoch, from each seed."""
     full_length: bool
     """Whether it took as many epochs as its recipe asks for."""
+    rate: float
+    """The learning rate of these trainings."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,7 @@ def _read(
                     tried(one.system, one.recipe.name),
                     [*filter(None, map(tuning.development_curve, trained[title_of([one])]))],
                     one.recipe.training.epochs >= get(one.recipe.name).training.epochs,
+                    one.recipe.training.learning_rate,
                 )
                 for one in planned
             ]
