@@ -87,6 +87,7 @@ FOR_SMALL = (
     "later_hardest",
     "whole_input",
     "small_decoder",
+    "fast_multiplier",
 )
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
 

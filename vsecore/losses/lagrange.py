@@ -90,7 +90,7 @@ class Constraint(nn.Module):
 
     Args:
         bound: the value that the loss should reach; None: the loss is added as it is (the dual objective).
-        projected: see `LagrangeMultiplier`.
+        projected, lr: those of the `LagrangeMultiplier`.
 
     Attributes:
         multiplier: the `LagrangeMultiplier`; None without a bound.
@@ -100,9 +100,9 @@ class Constraint(nn.Module):
     """
 
     @checked
-    def __init__(self, bound: Positive | None = None, projected: bool = True) -> None:
+    def __init__(self, bound: Positive | None = None, projected: bool = True, lr: Positive = 5e-3) -> None:
         super().__init__()
-        self.multiplier = None if bound is None else LagrangeMultiplier(bound, projected=projected)
+        self.multiplier = None if bound is None else LagrangeMultiplier(bound, lr=lr, projected=projected)
         self.reconstruction: Tensor | None = None
 
     def forward(self, rec: Tensor) -> Tensor:

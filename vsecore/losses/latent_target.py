@@ -71,6 +71,7 @@ class LatentTarget(Loss):
     Args:
         bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
         projected: as for `Constraint`.
+        multiplier_lr: learning rate of the `LagrangeMultiplier`.
         **options: as for `LatentTargetDecoder`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), section 3.4.
@@ -81,10 +82,16 @@ class LatentTarget(Loss):
 
     Options = LatentTargetDecoder
 
-    def __init__(self, bound: Positive | None = None, projected: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        bound: Positive | None = None,
+        projected: bool = True,
+        multiplier_lr: Positive = 5e-3,
+        **options: Any,
+    ) -> None:
         super().__init__()
         self.decoder = LatentTargetDecoder(**options)
-        self.constraint = Constraint(bound, projected)
+        self.constraint = Constraint(bound, projected, multiplier_lr)
 
     def forward(self, step: Step) -> Tensor:
         """Return the loss; raise a ValueError if the data has no targets or captions are sets of vectors."""
