@@ -31,6 +31,7 @@ seed = 0
 
 # %% tags=["hide-input"]
 import dataclasses
+from functools import partial
 
 import numpy as np
 import torch
@@ -321,25 +322,23 @@ small |= {"training.epochs": epochs, "training.batch_size": 64}
 small |= {"training.learning_rate": 5e-3, "training.warmup_steps": 0}
 
 
-def note(event, seen, faster):  # keep a step's λ and loss; set the multiplier's learning rate
+def note(seen, event):  # keep a step's λ and loss
+    if event.kind != "step" or "latent_target" not in event.system.losses:
+        return
     constraint = event.system.losses["latent_target"].constraint
     seen["reconstruction"].append(float(constraint.reconstruction))
     if constraint.multiplier is not None:
-        constraint.multiplier.lr = faster * 5e-3
         seen["λ"].append(float(constraint.multiplier.value))
 
 
 # %%
 def trained(variant="", changes=None, faster=40, on=None):  # -> a run, and its λ and loss
-    seen = {"reconstruction": [], "λ": []}
-
-    def watch(event):
-        if event.kind == "step" and "latent_target" in event.system.losses:
-            note(event, seen, faster)
-
-    bound = {"losses.latent_target.bound": ETA} if "constraint" in variant else {}
-    recipe = get(f"ltd_{features}_gru{variant}", small).override(bound | (changes or {}))
-    return fit(recipe, on or dataset, callback=watch, seed=seed), seen
+    seen, recipe = {"reconstruction": [], "λ": []}, get(f"ltd_{features}_gru{variant}", small)
+    if "constraint" in variant:
+        own = {"bound": ETA, "multiplier_lr": faster * 5e-3}
+        recipe = recipe.override({f"losses.latent_target.{name}": x for name, x in own.items()})
+    recipe = recipe.override(changes or {})
+    return fit(recipe, on or dataset, callback=partial(note, seen), seed=seed), seen
 
 
 baseline, _ = trained()
