@@ -68,7 +68,7 @@ def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mappin
 
     A system's bound, if it has one, is drawn in the panel of the reconstruction loss.
     """
-    figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 1.4 * len(tracks)))
+    figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
     place = list(tracks).index("reconstruction loss")
     for line in grid[place].get_lines():
         if bound := bounds.get(str(line.get_label())):
