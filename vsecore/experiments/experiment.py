@@ -77,13 +77,13 @@ class System:
 
     def changes(self, shared: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the changes to its recipes, from those that all systems of the experiment share."""
-        recipe = get(self.recipes[0])
-        times = {
-            "dim": (self.times_as_wide, recipe.dim),
-            "training.epochs": (self.times_as_long, recipe.training.epochs),
-        }
-        own = {field: n * int(shared.get(field, one)) for field, (n, one) in times.items() if n > 1}
-        return {**shared, **own}
+        own = dict(shared)
+        if self.times_as_wide > 1:
+            own["dim"] = self.times_as_wide * int(shared.get("dim") or get(self.recipes[0]).dim)
+        if self.times_as_long > 1:
+            epochs = shared.get("training.epochs") or get(self.recipes[0]).training.epochs
+            own["training.epochs"] = self.times_as_long * int(epochs)
+        return own
 
     def at(self, changes: Mapping[str, Any]) -> list[Recipe]:
         """Return its recipes with the changes that all systems of the experiment share."""
