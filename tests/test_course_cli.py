@@ -1,7 +1,6 @@
 """`python -m course`: copies, grading, and mistakes told in a sentence."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from typer.testing import CliRunner
 
 from course import __main__ as commands
 from course.checks import EXERCISES
-from course.grading.copies import renewed
 from vsecore import stopping
 
 
@@ -48,21 +46,6 @@ def test_bad_input_is_told_in_a_sentence(arguments, words, capsys, monkeypatch, 
     assert stopped.value.code == 2 and "Traceback" not in said
     assert all(word in said for word in words), said
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "something half-written was left"
-
-
-def test_a_copy_made_when_the_course_was_part_of_the_package_imports_it_where_it_is(tmp_path):
-    run("learner", "10", "--out", tmp_path)
-    copy = tmp_path / "10_pooling.ipynb"
-    old = copy.read_text().replace('"import course\\n"', '"from vsecore import course, records\\n"')
-    old = old.replace("from course", "from vsecore.course").replace("...  # your part", "42  # your part")
-    assert "from vsecore import course, " in old and old.count("vsecore.course") > 3
-    copy.write_text(re.sub(r'"sources": "', r'"sources": "older', old))
-    assert "kept" in run("learner", "10", "--out", tmp_path)
-    made = copy.read_text()
-    assert "vsecore.course" not in made and "42  # your part" in made
-    assert renewed("from vsecore.course.book.findings import DATA") == "from course.verdicts import DATA"
-    assert renewed("from vsecore.course.book.wording import mean") == "from course.wording import mean"
-    assert "import course; from vsecore import records" in made and json.loads(made)["cells"]
 
 
 def test_a_newer_version_goes_beside_the_folder_where_you_are(tmp_path, monkeypatch):

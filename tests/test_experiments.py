@@ -427,6 +427,20 @@ def test_each_system_is_tuned_until_the_best_rate_lies_between_others(tmp_path, 
     assert {arm: set(by_seed) for arm, by_seed in found.items()} == {arm: {0, 1} for arm in arms}
 
 
+def test_an_arm_may_take_the_rate_of_another():
+    rates = {"ltd_region_gru": 4e-3, "ltd_region_gru+ltd": 1e-3}
+
+    def planned_at(arm):
+        trainings = EXPERIMENTS["latent_targets"].trainings(
+            arm,
+            "region",
+            lambda system: get(system.recipes[0], {"training.learning_rate": rates[system.recipes[0]]}),
+        )
+        return trainings[0].recipe.training.learning_rate
+
+    assert (planned_at("BL + LTD, dual"), planned_at("BL + LTD, dual, at BL's rate")) == (1e-3, 4e-3)
+
+
 def test_a_rate_that_diverges_is_worse_than_all_others():
     def train(rate, highest=2e-3):
         if rate > highest:

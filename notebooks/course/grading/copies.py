@@ -22,23 +22,6 @@ from vsecore.paths import ROOT, results
 LEARNER_FOLDER = ROOT / "build" / "learner"
 
 _LINK = re.compile(r"\[(?P<title>[^\]]+)\]\((?P<file>(?P<number>\d\d)_\w+\.ipynb)\)")
-_MOVED = (
-    (r"\bvsecore\.course\.book import dots\b", "course import dots"),
-    (r"\bvsecore\.course\.book\.wording\b", "course.wording"),
-    (r"\bvsecore\.course\.book\.(evidence|findings|verdict_tables)\b", "course.verdicts"),
-    (r"\bvsecore\.course\b", "course"),
-    (r"\bfrom vsecore import course, ", "import course; from vsecore import "),
-    (r"\bfrom vsecore import course\b", "import course"),
-    (r"\.describe\(peaks=\w+\)", ".describe()"),
-)
-"""What copies imported and called before, and what they must now."""
-
-
-def renewed(text: str) -> str:
-    """Let the text of a copy import and call what it needs as it is now."""
-    for old, new in _MOVED:
-        text = re.sub(old, new, text)
-    return text
 
 
 class Fate(StrEnum):
@@ -73,14 +56,8 @@ def write_learner_copies(
     fates = {}
     for path, one in made.items():
         fates[path] = _fate(path, one.metadata["vsecore"], force)
-        text = nbformat.writes(one) + "\n"
-        if fates[path] in (Fate.KEPT, Fate.BEHIND):
-            was = path.read_text(encoding="utf-8", errors="surrogateescape")
-            text = renewed(was)
-            if text == was:
-                continue
-        if fates[path] is not Fate.CURRENT:
-            write_whole(path, text.encode("utf-8", "surrogateescape"))
+        if fates[path] not in (Fate.CURRENT, Fate.KEPT, Fate.BEHIND):
+            write_whole(path, f"{nbformat.writes(one)}\n".encode())
     return fates
 
 
