@@ -55,9 +55,10 @@ def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     moved = float(constraint.multiplier.value)
     assert moved == pytest.approx(1.005) and constraint(rec) == pytest.approx(moved)
     moved = float(constraint.multiplier.value)
-    constraint.eval()
-    assert constraint(rec) == constraint(rec) == pytest.approx(moved)
+    assert constraint.eval()(rec) == constraint(rec) == pytest.approx(moved)
     assert Constraint()(rec) == rec, "without a bound it is the dual objective"
+    faster = LatentTarget(bound=0.25, multiplier_lr=0.2, dim=4, target_dim=3).constraint
+    assert faster(rec) == 1 and float(faster.multiplier.value) == pytest.approx(1.2)
     constraint(rec.clone().requires_grad_())
     assert not constraint.reconstruction.requires_grad, "what is logged must not keep a step's graph alive"
 

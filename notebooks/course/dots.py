@@ -50,7 +50,7 @@ def compared(
         rows(axes, dict(zip(names, values, strict=True)))
         axes.set_xlabel(AXES[measure], fontsize=9)
         if measure != "rsum":
-            axes.locator_params(axis="x", nbins=3, integer=True)  # others would touch
+            axes.locator_params(axis="x", nbins=3, integer=True)  # more labels would touch
     first = grid[0, 0]
     ridges = {place: found[arm].baseline.get("rsum") for place, arm in enumerate(order) if ridge}
     if known := {place: rsum for place, rsum in ridges.items() if rsum is not None}:

@@ -811,8 +811,8 @@ unsure = [gains[idea][1][1][1] < 0 for idea in ("AdOpt (11)", "a constraint (16)
 lesson.outcome("AdOpt's and the constraint's cannot be told from zero", all(unsure))
 
 # %% [markdown]
-# Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3 (2.5 over max violation), three kinds of features 11.5 and the constraint 14.8. Against the simplest
-# thing that could have done the same, they gain 2.2, 2.3, 5.4 and 1.2; AdOpt's and the constraint's gains cannot be told from zero. Only the control shows which
+# Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3 (2.5 over max violation), three kinds of features 11.5 and LTD's slow constraint 14.8. Against the simplest
+# thing that could have done the same, they gain 2.2, 2.3, 5.4 and 1.2; those of AdOpt and this constraint may be zero. Only the control shows which
 # part of an idea does the work, and looking for it is a habit to keep. All this is on one drawn world.
 #
 # **Three projects.** Train the same arms on photographs, and see which of these gains survive. Give the drawn world a new

@@ -157,6 +157,7 @@ class Experiment:
                 on_cells=as_printed(arm.on_cells, data),
                 mean_of=tuple(as_printed(one, data) for one in arm.mean_of),
                 times_as_long=1,
+                at_rate_of="",
             )
             for name, arm in self.arms.items()
         }

@@ -150,9 +150,10 @@ def _shared(items: Iterable[Any], work: Callable[[Any], Any], log: Callable[[str
 def _overruled(recipe: Recipe, changes: Mapping[str, Any]) -> list[str]:
     """Return the changes that a recipe does not show: its variants come after what all arms share.
 
-    Width and lists of negatives are left out, of which an arm may have a multiple of what is set.
+    Width, epochs and lists of negatives are left out, of which an arm may have a multiple of what is set.
     """
-    changes = {name: new for name, new in changes.items() if name.split(".")[0] not in ("dim", "first_round")}
+    multiples = ("dim", "training.epochs", "first_round")
+    changes = {name: new for name, new in changes.items() if not name.startswith(multiples)}
     has = wanted = flatten(recipe.to_dict())
     with suppress(ValueError):  # a part is not there
         changed = recipe.override(changes)
@@ -205,7 +206,9 @@ class _Runner:
         alike: dict[Any, str] = {}  # arms may differ only in what suits small trainings, see `FOR_SMALL`
         for arm in able:
             one = experiment.arms[arm]
-            alike.setdefault((*experiment.systems(arm, self.features), one.mined_by, one.only_false), arm)
+            borrowed = one.at_rate_of if self.settings.scale == "fair" else ""
+            systems = experiment.systems(arm, self.features)
+            alike.setdefault((*systems, one.mined_by, one.only_false, borrowed), arm)
         wanted = self.settings.arms or list(alike.values())
         lacking = {arm: why for arm in wanted if (why := self._lacks_boxes(arm))}
         for arm, why in lacking.items():

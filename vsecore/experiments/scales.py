@@ -33,8 +33,8 @@ def on_every_processor(data: Mapping[str, Any]) -> dict[str, Any]:
 Scale = Literal["paper", "fair", "lesson"]
 """At the scale of the paper, recipes have their own width, epochs and learning rate. Fair trainings may be
 judged: each system has a learning rate of its own (see `tuning`), and all in a world have the same width and
-number of epochs; `gates` asks whether they were enough. A lesson takes minutes, and so it ranks the systems
-by how fast they learn."""
+number of epochs, unless an arm says otherwise; `gates` asks whether they were enough. A lesson takes minutes,
+and so it ranks the systems by how fast they learn."""
 
 LESSON_SCALE: dict[str, dict[str, Any]] = {
     "scenes": {
@@ -88,6 +88,7 @@ FOR_SMALL = (
     "whole_input",
     "small_decoder",
     "fast_multiplier",
+    "weight_60",
 )
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
 
