@@ -1,6 +1,6 @@
 """A constraint in place of a weight: push a loss below a bound, and no further."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +90,7 @@ class Constraint(nn.Module):
 
     Args:
         bound: the value that the loss should reach; None: the loss is added as it is (the dual objective).
-        projected, lr: those of the `LagrangeMultiplier`.
+        projected, multiplier_lr: `projected` and `lr` of the `LagrangeMultiplier`.
 
     Attributes:
         multiplier: the `LagrangeMultiplier`; None without a bound.
@@ -100,9 +100,12 @@ class Constraint(nn.Module):
     """
 
     @checked
-    def __init__(self, bound: Positive | None = None, projected: bool = True, lr: Positive = 5e-3) -> None:
+    def __init__(
+        self, bound: Positive | None = None, projected: bool = True, multiplier_lr: Positive = 5e-3
+    ) -> None:
         super().__init__()
-        self.multiplier = None if bound is None else LagrangeMultiplier(bound, lr=lr, projected=projected)
+        options: dict[str, Any] = {"lr": multiplier_lr, "projected": projected}
+        self.multiplier = None if bound is None else LagrangeMultiplier(bound, **options)
         self.reconstruction: Tensor | None = None
 
     def forward(self, rec: Tensor) -> Tensor:
