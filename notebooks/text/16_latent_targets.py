@@ -382,6 +382,7 @@ lesson.finding("the constraint does not lead by far yet", of_constraint < of_dua
 # $\lambda$ up to 7, and the reconstruction then weighs $7/0.4$, about 18 times as much as with $\beta = 1$.
 #
 # ## What bounds do
+#
 # The recorded trainings have fifteen epochs, the paper's own bounds and, unless we say *fast*, its slow multiplier.
 #
 # ```{exercise} Which objective serves retrieval best?
@@ -541,7 +542,7 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 #
 # **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At the same learning rate and over five
 # seeds, relations such as *left* and *right* are read from BL's vectors with an AUC of 84.6 %, from dual's with 89.3 %, and from the constraint's with 92.1 %;
-# sizes with 82.0, 83.0 and 87.6 %. So LTD does what its authors want: the vector keeps more than InfoNCE's.  With $\beta=5$, dual is nearly level with the constraint (92.2 and 86.5 %), and with $\beta=60$ ahead (96.3 and 96.5 %), so the weight explains this lead. A lower learning rate
+# sizes with 82.0, 83.0 and 87.6 %. So LTD does what its authors want: the vector keeps more than InfoNCE's. With $\beta=5$, dual is nearly level with the constraint (92.2 and 86.5 %), and with $\beta=60$ ahead (96.3 and 96.5 %), so the weight explains this lead. A lower learning rate
 # alone also keeps more: at half of it, BL reaches 91.3 % for relations, but 450 rsum (one seed). So keeping relations is not all that the constraint does.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
