@@ -436,7 +436,7 @@ lesson.outcome(
     "the loss rises again, and stays far below", 0.11 < rec[-1] < 0.13 and rec[9] < 0.105
 )
 tight = tracks["reconstruction loss"]["η = 0.05"]
-lesson.outcome("0.05 is never met", min(tight) > 0.055 and λ["η = 0.05"][-1] > 15)
+lesson.outcome("0.05 is not met", min(tight) > 0.055 and λ["η = 0.05"][-1] > 15)
 loss = {name: values[-1] for name, values in tracks["contrastive loss"].items()}
 targets, bounds = (
     experiments.studied(f"latent_{name}", "scenes") for name in ("targets", "bounds")
@@ -453,13 +453,13 @@ positive = [sum(count > 0 for count in one.values()) for one in again]
 lesson.outcome("λ is positive again", positive == [3, 5])
 
 # %% [markdown]
-# These are the panels of the paper's figure 3; the thin dotted lines without marks are the bounds. The paper reads five observations from them.
+# These are the panels of the paper's figure 3, with the bounds as thin dotted lines. The paper reads five observations from them.
 #
 # 1. *"λ increases until the optimization constraint is met … When the reconstruction constraint is met, λ decreases to 0."* We see exactly this at
 #    0.2: the bound is met in the third epoch, and $\lambda$ reaches 0 in the tenth.
 # 2. *"λ is positive again when the reconstruction loss becomes higher than the bound."* Not seen at the paper's $\rho$. When $\lambda$ reaches 0 the loss does
 #    rise again, from 0.10 to 0.12, but it has far to go to 0.2.
-# 3. *"The reconstruction loss converges to the value of η."* Nor this: it ends 40 % below 0.2. But 0.05, which is "too low to achieve", is missed (0.061).
+# 3. *"The reconstruction loss converges to the value of η."* Nor this: it ends 40 % below 0.2. But 0.05, which is "too low to achieve", is missed in fifteen epochs (0.061).
 # 4. *"A lower reconstruction loss does not necessarily result in higher evaluation scores."* We see this: 0.05 has the lower loss and the lower rsum.
 # 5. The contrastive loss does *"not depend much on the value of the reconstruction loss"*, and so "on its own does not provide a good indication of the
 #    performance". The conclusion holds: 0.05 ends 43 % above BL, and its rsum is no lower. The rest holds for dual, which ends 3 % below BL at BL's learning rate (not drawn); but 0.2 ends 14 %
@@ -473,7 +473,7 @@ lesson.outcome("λ is positive again", positive == [3, 5])
 #
 # ## Is it worth it?
 #
-# **What we did.** Five seeds of each system, the same regions, fifteen epochs, and a learning rate of its own for each, chosen on the development split; the test split has 1,000 pictures.
+# **What we did.** Five seeds of each system, the same regions, fifteen epochs, a learning rate for each, chosen on the development split, and 1,000 test pictures.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 figure = dots.compared(found, "scenes", ridge=False)
@@ -501,6 +501,10 @@ lesson.outcome(
 )
 tightest = bounds["η = 0.05, fast multiplier"].rsum
 lesson.outcome("0.05 ends 9 below BL", round(tightest - bl.rsum) == -9)
+twice = bounds["η = 0.05, fast multiplier, longer"]
+above = np.mean([*twice.results["reconstruction_above_bound"].values()])
+met = [round(0.05 * (1 + above / 100), 3), round(twice.rsum, 1)]
+lesson.outcome("thirty epochs meet it", met == [0.044, 461.7])
 ahead = [arm.results["rsum"][i] - heavy.results["rsum"][i] for arm in early for i in range(5)]
 lesson.outcome("above β = 5", [round(min(ahead)), round(max(ahead))] == [3, 12])
 pushes = np.mean(λ["η = 0.2, fast λ"]) / 0.2
@@ -523,19 +527,19 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # ````{solution} ex-16-bounds
 # :class: dropdown
 #
-# The bound of 0.2, with 466.1, before dual with 455.6 and 0.05 with 453.0. A bound that cannot be met never lets go, so it behaves like a weight that
+# The bound of 0.2, with 466.1, before dual with 455.6 and 0.05 with 453.0. A bound that is not met never lets go, so it behaves like a weight that
 # grows and grows.
 # ````
 #
 # **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ reaches about 12
 # and is nearly 5 on average, where $\beta$ is 1. So we trained the dual objective with $\beta=5$: it ends at 464.9, 1.2 below the constraint (its
 # last five epochs still brought 1.1 %). So at 0.2 most of the lead comes from the weight. With the fast multiplier, the bounds of 0.15, 0.2 and 0.25 reach
-# 474.5, 470.2 and 471.6, which is 3 to 12 above $\beta=5$ in each seed. Their multipliers also push harder at first: at 0.2, $\lambda/\eta$ is 60 on average. But with $\beta=60$, dual ends
-# at 464.0, 6 below, so letting go seems to help. The bound of 0.05, which is never met, loses most of the gain in rsum
-# and ranks the true captions of a picture worse than no target at all (mAP@R); with the fast multiplier it ends 9 below BL.
+# 474.5, 470.2 and 471.6, 3 to 12 above $\beta=5$ in each seed. Their multipliers push harder at first: at 0.2, $\lambda/\eta$ is 60 on average. But with $\beta=60$, dual ends
+# at 464.0, 6 below, so letting go seems to help. The bound of 0.05 loses most of the gain in rsum and ranks a picture's true captions worse than
+# no target does (mAP@R); with the fast multiplier it ends 9 below BL. Yet thirty epochs meet it: the loss ends at 0.044, and rsum at 461.7. So 0.05 is not too low here, only slow.
 #
-# **How sure we are.** In each of the five seeds, the constraint of 0.2 is ahead: of BL by 9 to 20, and of the dual objective by 9 to 13. Whether the
-# dual objective itself helps, five seeds leave open: 4 rsum are too few. With the slow multiplier, 0.15 reaches 469.1, 0.1 reaches
+# **How sure we are.** In each seed, the constraint of 0.2 is 9 to 20 ahead of BL and 9 to 13 ahead of dual. Whether dual itself helps, five seeds leave
+# open: 4 rsum are too few. With the slow multiplier, 0.15 reaches 469.1, 0.1 reaches
 # 464.3, and 0.25 reaches 461.7. On photographs, the paper's constraint is 13 rsum
 # (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps the triplet loss, VSRN and TERN (tables 1 to 3). There, the bound is the best of six,
 # while $\beta$ is always 1. LTD needs one vector for the whole caption, so cross-attention cannot use it.
