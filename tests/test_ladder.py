@@ -19,6 +19,7 @@ RUNGS = {  # by its title: the name of its records, and how many systems an ense
     "CCA that sees mirror images too": ("ensemble", 1),
     "one window and CCA without mirror images": ("ensemble", 2),
     "three windows and CCA with mirror images": ("ensemble", 4),
+    "a window, 2AD and CCA with mirror images": ("ensemble", 3),
 }
 
 
