@@ -70,9 +70,7 @@ SUBJECTS: dict[str, Subject] = {
     "whole rankings": Subject(GRADED),
     "contrastive loss": Subject(CONTRAST, margin=LOSS_MARGIN),
     "bound": Subject((ABOVE_BOUND,), absolute=True, margin=5.0),  # percent of the bound
-    "reach of the bound": Subject(
-        (ABOVE_BOUND,), absolute=True, margin=5.0
-    ),  # where the loss rests matters not
+    "reach of the bound": Subject((ABOVE_BOUND,), absolute=True, margin=5.0),
     "fall of the multiplier": Subject((LEFT,), absolute=True, margin=1.0),  # percent of its highest value
     "return of the multiplier": Subject((RETURNS,), absolute=True, margin=0.5),  # times that it rose from 0
 }
