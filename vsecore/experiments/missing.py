@@ -98,8 +98,10 @@ def survey(
 
     @cache
     def lacks_of(name: str, arm: str) -> Trainings:
-        found = lacking(get_experiment(name), arm, data, entries[name])
-        return {key: seconds_of(recipe, name) for key, recipe in found.items()}
+        experiment = get_experiment(name)
+        longer = experiment.arms[arm].times_as_long  # than the quickest of its recipe
+        found = lacking(experiment, arm, data, entries[name])
+        return {key: longer * seconds_of(recipe, name) for key, recipe in found.items()}
 
     lacks = [
         {(one.claim.experiment, arm): lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}
