@@ -448,9 +448,10 @@ for kind, share in shares.items():
     lesson.finding("many more than of all pairs", whole_list > 5 * all_pairs)
 
 # %% [markdown]
-# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. The paper does not ask about these. But
-# it draws from the whole list instead of its top, and gives offline negatives a margin of 0 because they are "very confusing": they may be as
-# similar to the anchor as its own item, but not more. Both also weaken the push against what is true. In longer lists a smaller share is true, but the negatives are easier, so the length is a compromise.
+# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. The paper does not discuss them, but two of
+# its choices soften them: it draws from the whole list instead of its top, and its margin for offline negatives is 0, because they are "very
+# confusing": they may be as similar to the anchor as its own item, but not more. In longer lists a smaller share is true, but the negatives are
+# easier, so the length is a compromise.
 #
 # ## Do near duplicates make harder negatives?
 #
@@ -512,8 +513,9 @@ if knob:
 # Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. With many near
 # duplicates, even a small batch often contains one, so the online negatives get harder too.
 #
-# Now compare the two lower lines. The lead over all negatives falls, but the lead over the truly false ones hardly does. So most of the near
-# duplicates are not harder negatives but right answers: a caption seldom names the one fact in which two pictures differ, so it is often true of
+# Now compare the two lower lines. The lead over all negatives falls, but the lead over the truly false ones hardly does. So what near duplicates add
+# at the top of the list are mostly not harder negatives but right answers: a caption seldom names the one fact in which two pictures differ, so it is
+# often true of
 # both. On photographs this curve cannot be drawn, because nobody has judged the training pairs. So a miner cannot tell a hard
 # negative from a right answer.
 #
@@ -537,7 +539,7 @@ check("08.bill", your_gigabytes)
 # About 257: pictures times captions times four bytes. No laptop has that much memory.
 # ````
 #
-# Block by block, we need far less:
+# Block by block, we need far less (and another 2 GB while a block is merged):
 
 # %%
 pictures_of_coco, captions_of_coco = 113_287, 566_435
@@ -628,13 +630,14 @@ lesson.finding(
 )
 
 # %% [markdown]
-# With the paper's 300 captions, the answer is no: the lead over an offline negative is no smaller than that over the hardest of a batch. The
-# formula says why. A draw from the first $k$ stands at place $\frac{k + 1}{2}$ on average, so a draw from 300 stands at about place 150. The hardest
-# of a batch, among 19,995 captions, stands at about 156. So at this size AOQ's premise does not hold with the paper's list: its negatives are no
+# With the paper's 300 captions, the answer is no: the lead over an offline negative is no smaller than that over the hardest of a batch. The formula
+# says why. A draw from the first $k$ stands at place $\frac{k + 1}{2}$ on average, so a draw from 300 stands at about place 150. The hardest of a
+# batch, among 19,995 captions, stands at about 156, and in half of the batches even above place 110. So at this size AOQ's premise does not hold with
+# the paper's list: its negatives are no
 # harder than those that a batch finds for nothing. On COCO the same list is very different, because there the hardest of a batch stands at
 # about place 4,400.
 #
-# Offline negatives can be harder than online ones only if
+# On average, offline negatives stand higher in the list than online ones only if
 #
 # $$\frac{k + 1}{2} < \frac{N + 1}{n + 1} .$$
 #

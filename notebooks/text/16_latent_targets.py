@@ -411,7 +411,7 @@ def track(name, measure):
 bounded = {"η = 0.05": 0.05, "η = 0.2": 0.2, "η = 0.2, fast λ": 0.2}
 λ = {name: np.array(track(name, "multiplier_after_")) for name in bounded}
 tracks = {"rsum, development split": {name: track(name, "dev_rsum_") for name in found}}
-tracks["λ, % of its highest"] = {name: 100 * each / each.max() for name, each in λ.items()}
+tracks["λ, linear below 1"] = λ
 for measure, key, names in (
     ("reconstruction loss", "reconstruction_in_", ("dual", *bounded)),
     ("contrastive loss", "contrast_in_", [*found][:-1]),
@@ -419,7 +419,7 @@ for measure, key, names in (
     tracks[measure] = {name: track(name, key) for name in names}
 plots.show(
     drawings.trajectories(tracks, bounded),
-    alt="Four panels against the epoch. rsum: the bound of 0.2 ends highest, with the fast multiplier, which begins lowest, a little above the slow one. The multiplier of 0.2 "
+    alt="Four panels against the epoch. rsum: the bound of 0.2 ends highest, with the fast multiplier a little above the slow one. The multiplier of 0.2 "
     "rises to 2.3, falls, and stays at zero from the tenth epoch, the fast one rises to 48 and is near zero from the sixth; that of 0.05 rises to the end, to 16. The reconstruction "
     "loss of 0.2 falls below its bound in the third epoch and stays far below; with the fast multiplier it falls as low and comes back almost to the bound; that of 0.05 never reaches "
     "its bound; that of dual falls to 0.14. The contrastive loss, without the fast multiplier, ends highest for 0.05 and lowest for 0.2, with BL and dual close together between them.",
@@ -428,10 +428,7 @@ slow, rec = λ["η = 0.2"], tracks["reconstruction loss"]["η = 0.2"]
 lesson.outcome(
     "at 0.2, λ rises, falls, and is zero from epoch 11", slow[1] > 2 and max(slow[10:]) < 0.01
 )
-lesson.outcome(
-    "λ/η reaches about 12, 5 on average",
-    11 < max(slow) / 0.2 < 12.5 and 4.5 < np.mean(slow) / 0.2 < 5,
-)
+lesson.outcome("λ/η is nearly 5 on average", 4.5 < np.mean(slow) / 0.2 < 5)
 lesson.outcome(
     "the loss rises again, and stays far below", 0.11 < rec[-1] < 0.13 and rec[9] < 0.105
 )
@@ -459,17 +456,18 @@ lesson.outcome("λ is positive again", positive == [3, 5])
 #    0.2: the bound is met in the third epoch, and $\lambda$ reaches 0 in the tenth.
 # 2. *"λ is positive again when the reconstruction loss becomes higher than the bound."* Not seen at the paper's $\rho$. When $\lambda$ reaches 0 the loss does
 #    rise again, from 0.10 to 0.12, but it has far to go to 0.2.
-# 3. *"The reconstruction loss converges to the value of η."* Nor this: it ends 40 % below 0.2. But 0.05, which is "too low to achieve", is missed in fifteen epochs (0.061).
+# 3. *"The reconstruction loss converges to the value of η."* Nor this: it ends 40 % below 0.2. As in the paper, 0.05 is missed, though only in fifteen
+#    epochs (0.061).
 # 4. *"A lower reconstruction loss does not necessarily result in higher evaluation scores."* We see this: 0.05 has the lower loss and the lower rsum.
 # 5. The contrastive loss does *"not depend much on the value of the reconstruction loss"*, and so "on its own does not provide a good indication of the
-#    performance". The conclusion holds: 0.05 ends 43 % above BL, and its rsum is no lower. The rest holds for dual, which ends 3 % below BL at BL's learning rate (not drawn); but 0.2 ends 14 %
-#    below, so some of its lead may be a better fit to the training pairs.
+#    performance". The conclusion holds: 0.05 ends 43 % above BL, and its rsum is no lower. The first half does not: 0.2 ends 14 % below BL, so part of
+#    its lead may be a better fit to the training pairs. (Dual, at BL's learning rate, ends 3 % below; not drawn.)
 #
 # The controller explains why 2 and 3 fail. $\lambda$ had risen to 2.3, and while it came down, slowly as an integral does, it kept pushing the loss far
 # below the bound. Our training has 2,300 steps, the paper's on COCO some 265,000, so our first ten epochs are a third of one epoch there. The curve "fast λ"
 # gives the controller time: its multiplier learns forty times as fast, as above. It overshoots more, but is near zero in
 # epoch 6; the loss climbs back and ends 4 % below 0.2 on average (1 to 10 % by seed). Batches above the bound then raise $\lambda$ for some steps, in three of five seeds, and for
-# 0.25 in all. So what hid both was mostly lack of time.
+# 0.25 in all. So both were hidden at least partly by lack of time; whether the loss converges to 0.2, five seeds leave open.
 #
 # ## Is it worth it?
 #
@@ -505,6 +503,8 @@ twice = bounds["η = 0.05, fast multiplier, longer"]
 above = np.mean([*twice.results["reconstruction_above_bound"].values()])
 met = [round(0.05 * (1 + above / 100), 3), round(twice.rsum, 1)]
 lesson.outcome("thirty epochs meet it", met == [0.044, 461.7])
+easier = bounds["η = 0.15, fast multiplier, longer"].rsum
+lesson.outcome("where 0.15 reaches 481.4", round(easier, 1) == 481.4)
 ahead = [arm.results["rsum"][i] - heavy.results["rsum"][i] for arm in early for i in range(5)]
 lesson.outcome("above β = 5", [round(min(ahead)), round(max(ahead))] == [3, 12])
 pushes = np.mean(λ["η = 0.2, fast λ"]) / 0.2
@@ -531,18 +531,21 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # grows and grows.
 # ````
 #
-# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ reaches about 12
-# and is nearly 5 on average, where $\beta$ is 1. So we trained the dual objective with $\beta=5$: it ends at 464.9, 1.2 below the constraint (its
-# last five epochs still brought 1.1 %). So at 0.2 most of the lead comes from the weight. With the fast multiplier, the bounds of 0.15, 0.2 and 0.25 reach
-# 474.5, 470.2 and 471.6, 3 to 12 above $\beta=5$ in each seed. Their multipliers push harder at first: at 0.2, $\lambda/\eta$ is 60 on average. But with $\beta=60$, dual ends
-# at 464.0, 6 below, so letting go seems to help. The bound of 0.05 loses most of the gain in rsum and ranks a picture's true captions worse than
-# no target does (mAP@R); with the fast multiplier it ends 9 below BL. Yet thirty epochs meet it: the loss ends at 0.044, and rsum at 461.7. So 0.05 is not too low here, only slow.
+# **What came out.** The constraint of 0.2 adds 15 rsum to BL (451.3), and it is 11 above the dual objective. But it pushes harder: $\lambda/\eta$ is
+# nearly 5 on average, where $\beta$ is 1. With $\beta=5$, dual ends at 464.9, 1.2 below the constraint (and its last five epochs still brought 1.1
+# %), so most of the lead comes from the weight. Letting go seems to bring the rest: with the fast multiplier, the bounds of 0.15, 0.2 and 0.25 reach
+# 474.5, 470.2 and 471.6, 3 to 12 above $\beta=5$ in each seed. They do push harder at first (at 0.2, $\lambda/\eta$ is 60 on average), but with
+# $\beta=60$ dual ends at 464.0, 6 below.
+#
+# The bound of 0.05 loses most of the gain in rsum and ranks a picture's true captions worse than no target does (mAP@R); with the fast multiplier it
+# ends 9 below BL. In thirty epochs it is met, with a loss of 0.044 and an rsum of 461.7; but in as many, 0.15 reaches 481.4. So 0.05 can be met here,
+# yet costs rsum.
 #
 # **How sure we are.** In each seed, the constraint of 0.2 is 9 to 20 ahead of BL and 9 to 13 ahead of dual. Whether dual itself helps, five seeds leave
 # open: 4 rsum are too few. With the slow multiplier, 0.15 reaches 469.1, 0.1 reaches
 # 464.3, and 0.25 reaches 461.7. On photographs, the paper's constraint is 13 rsum
 # (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps the triplet loss, VSRN and TERN (tables 1 to 3). There, the bound is the best of six,
-# while $\beta$ is always 1. LTD needs one vector for the whole caption, so cross-attention cannot use it.
+# while $\beta$ is always 1.
 #
 # **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At the same learning rate and over five
 # seeds, relations such as *left* and *right* are read from BL's vectors with an AUC of 84.6 %, from dual's with 89.3 %, and from the constraint's with 92.1 %;
@@ -561,7 +564,8 @@ for one in records.find(experiments.RESULTS, data="scenes", seed=0, name="ltd_re
 lesson.outcome("BL at half the rate", np.round(slowly, 1).tolist() == [91.3, 450.2])
 
 # %% [markdown]
-# On the course's scoreboard, InfoNCE with this simple pooling has the lowest rsum of all trained systems, and even with a target it overtakes none.
+# On the course's scoreboard, InfoNCE with this simple pooling has the lowest rsum of all but ridge regression, and even with a target it overtakes
+# none.
 # By mAP@R to text, however, the constraint passes several:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -622,8 +626,8 @@ course.numbers(gone | {"BL, which never saw a number": of_bl})
 lesson.finding("no target undoes the shortcut", max(gone.values()) < of_bl - 30)
 
 # %% [markdown]
-# A target does not undo the shortcut: each of the three finds far less than BL, which never saw a number. The targets'
-# lead is too small for one seed to establish. On photographs, LTD's authors found that it weakens an injected shortcut only in part
+# A target does not undo the shortcut: each of the three finds far less than BL, which never saw a number. One seed cannot establish a lead as small
+# as the targets'. On photographs, LTD's authors found that it weakens an injected shortcut only in part
 # {cite}`bleeker2024shortcuts`.
 #
 # ## Averaging the weights
@@ -648,7 +652,8 @@ lesson.finding("in the end all are the same", max(last.values()) - min(last.valu
 
 # %% [markdown]
 # Without the control we would have praised the average for a lead of 94 rsum after the first epoch. But the last weights have the same lead once their statistics are fresh. While
-# the learning rate is high, running statistics lag behind the weights; as it falls to zero, all three become equal. Our average is over two neighbouring
+# the learning rate is high, running statistics lag behind the weights; as it falls to zero, all three become nearly equal. Our average is over two
+# neighbouring
 # steps; on COCO, the paper's five lie among hundreds, which may matter.
 #
 # ## What each system finds

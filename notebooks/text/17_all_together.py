@@ -55,15 +55,14 @@ system()
 # ## What sets thirteen systems apart?
 #
 # Here are the systems of the course by year. Each row says what a system takes at the four stages: the first line of a box is the picture's
-# side, the second the caption's, and a single line holds for both. A coloured box differs from VSE++, whose hinges are called *triplet*.
+# side, the second the caption's, and a single line holds for both. A coloured box differs from VSE++ (*triplet* is its hinge loss).
 
 # %%
 recipes = {name: systems.recipe_of(name) for name in systems.SYSTEMS}
 plots.show(systems.picture(recipes), alt=systems.words_for(recipes))
 
 # %% [markdown]
-# Most systems change VSE++ at one or two stages, and AOQ is VSRN in
-# all but its loss. Three changes turn VSE++ into SCAN:
+# Most systems change VSE++ at one or two stages, and AOQ is VSRN in all but its loss. Three changes turn VSE++ into SCAN:
 
 # %%
 vsepp = get("vsepp_region_gru")
@@ -134,7 +133,8 @@ check("17.break", your_rate)
 # ````{solution} ex-17-break
 # :class: dropdown
 #
-# At 0.001. VSRN gains 41 points between 0.001 and 0.004, more than most ideas of this course are worth. It is deeper than the others, so fifteen epochs
+# At 0.001. VSRN gains 41 points between 0.001 and 0.004, more than most ideas of this course are worth. It is deeper than the other three, so fifteen
+# epochs
 # at a low rate are probably too few. Whoever tunes their own system and runs
 # the baseline at a default rate can find nearly any order they like.
 # ````
@@ -148,7 +148,8 @@ check("17.break", your_rate)
 course.scoreboard("17")
 
 # %% [markdown]
-# The next table has the costs: training the fastest seed, on shared machines, and encoding a query and comparing it with 1,000 encoded pictures.
+# The next table has the costs: minutes to train (the fastest seed, on shared machines), and milliseconds to encode a query and compare it with 1,000
+# encoded pictures.
 # Cross-attention takes over 6 ms, single vectors less than 3, mostly to encode the query.
 
 # %% tags=["results", "nbval-ignore-output"]
@@ -215,10 +216,10 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 6 > 3 > max(ms
 # a comparison.
 #
 # **Why is a system of 2019 among the first?** In print, two VSRN models together reach 482.6 on Flickr30K, where one 2AD reaches 503.7. Here
-# VSRN has everything that came later: the region encoder of VSE∞, a first epoch of all negatives, and a learning rate of its own. What is
-# left is its idea: its regions exchange messages, and they must be able to write the caption. The second part trains for
-# exactly what rsum counts, the caption that was written for the picture. That would explain why BFAN, which is 5.8 below by rsum, is
-# above by mAP@R. But we trained VSRN only as a whole.
+# VSRN has everything that came later: the region encoder of VSE∞, a first epoch of all negatives, and a learning rate of its own. What is left is the
+# system itself: its regions exchange messages, a GRU pools them, and they must be able to write the caption. The last trains for exactly what rsum
+# counts, the caption that was written for the picture. That would explain why BFAN, which is 6 below by rsum, is above by mAP@R. But we trained VSRN
+# only as a whole.
 #
 # **How sure we are.** Five seeds, one small drawn world, and exact boxes in place of a detector's. An order on photographs may differ. Five
 # of the thirteen have no row. AOQ, DivE, PVSE and PCME are trained in other worlds, whose sums must not be
@@ -240,7 +241,8 @@ your_prediction = "less"  # your part: "more", "as much" or "less"
 check("17.predict", your_prediction)
 
 # %% [markdown]
-# The figure shows this (unrounded, so 80.5), and the same question for three more ideas. A circle is the gain over the idea's own baseline: for *relations* (the
+# The figure answers this (80.5 before rounding), and asks the same of three more ideas. A circle is the gain over the idea's own baseline: for
+# *relations* (the
 # Transformers of the thesis) VSE++, for the *latent target* the InfoNCE baseline of LTD. *Offline negatives* have no circle: AOQ is trained in another world. A diamond is the gain in a better system: over 2AD
 # on the same input or, for AdPool and AdOpt, over 2AD without the idea. Hollow marks have fewer than three seeds and no interval.
 
@@ -299,10 +301,9 @@ check("17.beyond", your_points)
 # $80.4 + 18.3 - 83.0 = 15.7$. In statistics this is the *interaction* of two factors; it is 0 if they add up.
 # ````
 #
-# **What came out.** Four ideas help their own baselines: AdPool by 80, AdOpt by 18, a latent target by 15, relations by 12. Added to a system
-# that is good already, hardly anything is left. AdOpt adds 2.5 to AdPool, and a latent target 0.2 to 2AD; offline negatives
-# even cost 3.0, and Transformers over regions and words 12.9 (18.1 on whole input). Only AdPool keeps
-# most of its gain.
+# **What came out.** Four ideas help their own baselines: AdPool by 80, AdOpt by 18, a latent target by 15, relations by 12. Added to a system that is
+# good already, hardly anything is left. AdOpt changes AdPool by 2.5, and a latent target and offline negatives change 2AD by 0.2 and −3.0, all within
+# our margin. Transformers over regions and words even cost 12.9 (18.1 on whole input). Only AdPool keeps most of its gain.
 #
 # **What it may mean.** Two gains add up if the ideas mend different faults. But an idea is measured on the baseline that its authors had,
 # with several faults at once, and whatever makes the vectors better makes all of them smaller. Each idea was also tuned for
@@ -364,7 +365,7 @@ assert vsrn_own > scan_own and scan_true > vsrn_true + 2
 
 # %% [markdown]
 # Every system puts a true picture first far more often than R@1 says. And the difference is not the same for all. By R@1, VSRN is above
-# SCAN; by the truth, SCAN is clearly above VSRN. SCAN compares words with regions, so it puts in front *whatever fits*. R@1 gives it no
+# SCAN; by the truth, SCAN is clearly above VSRN. SCAN compares words with regions, which may be why it puts in front *whatever fits*. R@1 gives it no
 # credit for that, because among the pictures that fit, it does not guess the one for which the caption was written.
 #
 # The same happens in every rsum. A reader who knows all truths, and chooses at random among what is true, reaches 413, less than
@@ -384,7 +385,7 @@ course.numbers(
 )
 
 # %% [markdown]
-# On about half of them. Which captions are right in one system and wrong in the other? The logical form of a
+# They share about half of their failures. Which captions are right in one system and wrong in the other? The logical form of a
 # caption lists what it claims, so we can ask of a wrong picture which claim it breaks. We take all claims of one kind out of the form and
 # look whether the picture fits what is left.
 
@@ -495,13 +496,14 @@ assert max(fails["VSRN"][0], fails["VSE++"][0]) + 3 < min(fails["SCAN"][0], fail
 #
 # With three things, nearly every true picture is the own one, so R@1 shows VSRN's lead. With one thing, VSRN is right
 # *less* often than SCAN and still finds the own picture more often (23 against 19 %), and as often as the oracle, which never errs: among
-# the many pictures that fit, it prefers the one that was described. Together these make up its lead in R@1, a second reason for its place on the
-# scoreboard.
+# the many pictures that fit, it prefers the one that was described. These two groups make up its whole lead in R@1.
 #
 # **At the right**, the kinds of claim differ more than the systems do. Places are read almost perfectly, and colours well. Relations, and
-# where somebody faces, are broken at least half as often as by a blind system, so all read them badly, as VSRN reads size. [Relations](05_relations.ipynb)
-# and [Cross-attention](07_cross_attention.ipynb) found the same with pairs of pictures. Counting is the most frequent
-# mistake. VSRN and VSE++ make it least, perhaps because the mean of the regions, and a GRU that reads them all, depend on how many things of a
+# where somebody faces, are broken at least half as often as by a blind system, so all four read them badly; VSRN reads size as badly.
+# [Relations](05_relations.ipynb)
+# and [Cross-attention](07_cross_attention.ipynb) found the same with pairs of pictures. Counting is the most frequent mistake, though VSRN breaks
+# relations as often. VSRN and VSE++ miscount least, perhaps because the mean of the regions, and a GRU that reads them all, depend on how many things
+# of a
 # kind there are, while attention and a pool of the largest values need not.
 #
 # For each of these two captions, one of the two systems is wrong:

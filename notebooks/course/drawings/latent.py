@@ -66,13 +66,17 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
 def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mapping[str, float]) -> Figure:
     """Draw what each system's measures were after each epoch, in a panel for each measure.
 
-    A system's bound, if it has one, is drawn in the panel of the reconstruction loss.
+    A system's bound, if it has one, is drawn in the panel of the reconstruction loss. An rsum below 440 is left
+    out, so that the last epochs can be told apart.
     """
     figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
-    place = list(tracks).index("reconstruction loss")
-    for line in grid[place].get_lines():
+    rsum, multiplier, reconstruction, _ = grid
+    rsum.set_ylim(bottom=440)
+    multiplier.set_yscale("symlog", linthresh=1)
+    multiplier.set_yticks([0, 1, 2, 5, 10, 20, 50], ["0", "1", "2", "5", "10", "20", "50"])
+    for line in reconstruction.get_lines():
         if bound := bounds.get(str(line.get_label())):
-            grid[place].axhline(bound, color=line.get_color(), linestyle=":", linewidth=1.2)
+            reconstruction.axhline(bound, color=line.get_color(), linestyle=":", linewidth=1.2)
     return figure
 
 

@@ -97,8 +97,8 @@ def gradients(maps: Sequence[np.ndarray]) -> None:
         alt="Three maps of gradients over the similarity of the offline negative, across, and of the "
         "online negative, upwards, for a pair at one half. Below an online similarity of 0.3 only the"
         " offline hinge acts. Above it, the pair is pulled up and the online negative pushed down, "
-        "the more so the harder the online negative. The online negative's sign turns around to "
-        "the right of the black line; the pair is pulled up everywhere. The offline "
+        "the more so the harder the online negative. The online negative's sign turns around in "
+        "a part of the triangle; the pair is pulled up everywhere. The offline "
         "negative is pushed down where it beats the pair and the online negative is low, and pulled up "
         "where the online negative is high.",
     )

@@ -49,14 +49,17 @@ def two_measures(arms: Mapping[str, Studied]) -> None:
         for names in GROUPS.values()
         for name in names
     }
-    figure, axes = plt.subplots(figsize=(8.2, 5))
+    figure, axes = plt.subplots(figsize=(8.2, 5.6))
     right = max(rsum for rsum, _ in points.values()) + 4
+    colour_of: dict[str, str] = {}
     for (group, names), colour, marker in zip(GROUPS.items(), COLOURS, MARKERS, strict=False):
         axes.plot(*zip(*map(points.__getitem__, names), strict=True), marker, color=colour, label=group)
+        colour_of |= dict.fromkeys(names, colour)
     least, height = 0.045 * np.ptp([value for _, value in points.values()]), -np.inf
     for name, (rsum, value) in sorted(points.items(), key=lambda item: item[1][1]):
         height = max(value, height + least)
-        axes.plot([rsum, right - 0.5], [value, height], color="0.8", linewidth=0.6, zorder=0)
+        ends = [rsum, right - 0.5], [value, height]
+        axes.plot(*ends, color=colour_of[name], linewidth=0.6, alpha=0.5, zorder=0)
         axes.text(right, height, f"{name} ({value:.1f})", va="center", fontsize=8.5)
     axes.set(xlabel="rsum", ylabel="mAP@R in %, mean of both directions")
     axes.legend(loc="upper left")
@@ -103,7 +106,6 @@ def sentences(
     """
     figure, (left, axes) = plt.subplots(1, 2, figsize=(9.2, 3.8), width_ratios=[1, 1.5])
     lines = {name: ([1, 2, 3], values) for name, values in right.items()}
-    # The legend of the other panel says the same.
     across, up = "things that the caption names", "first picture is true, %"
     plots.curves(left, lines, x=across, y=up, legend=False)
     left.set_xticks([1, 2, 3], ["one", "two", "three\nor more"])
@@ -114,7 +116,7 @@ def sentences(
         axes.plot(values, places + shift, marker, color=colour, label=name, markersize=5)
     name_rows(axes, kinds)
     axes.set_xlabel("captions whose first picture\nbreaks this claim alone, %")
-    axes.legend(loc="lower right", fontsize=8.5)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=5)
     told = "; ".join(
         f"{name} {', '.join(f'{value:.0f}' for value in values)}" for name, values in right.items()
     )
