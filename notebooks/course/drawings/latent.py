@@ -66,8 +66,8 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
 def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mapping[str, float]) -> Figure:
     """Draw what each system's measures were after each epoch, in a panel for each measure.
 
-    A system's bound, if it has one, is drawn in the panel of the reconstruction loss. An rsum below 440 is left
-    out, so that the last epochs can be told apart.
+    A system's bound, if it has one, is drawn in the panel of the reconstruction loss. An rsum below 440 is
+    left out, so that the last epochs can be told apart.
     """
     figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
     rsum, multiplier, reconstruction, _ = grid
