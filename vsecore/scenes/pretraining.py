@@ -8,7 +8,6 @@ stream of their own ("pretrain"), so no picture of training, development or test
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vsecore.arguments import Count, checked
-from vsecore.data.files import progress, write_atomically
+from vsecore.data.files import progress, write_whole
 from vsecore.scenes import build
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.facts import COLOURS, PLACES, SIDE, Scene
@@ -111,7 +110,7 @@ class Heads(nn.Module):
     def loss(self, cells: Tensor, facts: Facts) -> Tensor:
         """The sum of all questions' losses: features (B, N, F), and the answers for these B pictures."""
         place, pairs = self.picture(cells)
-        weights = torch.ones(len(KINDS) + 1, device=cells.device)
+        weights = torch.ones(len(KINDS) + 1)
         weights[-1] = 0.3  # most cells are background: without this they would set the direction
         total = F.cross_entropy(self.kind(cells).flatten(0, 1), facts.kind.flatten(), weights)
         for name in ("colour", "size", "facing"):
@@ -145,13 +144,10 @@ def measure(
         `cell_colour`, `cell_size` and `cell_facing`.
     """
     network.eval()
-    device = next(network.parameters()).device
-    batches = [
-        network(_read(pixels, slice(start, start + 100)).to(device)) for start in range(0, len(pixels), 100)
-    ]
+    batches = [network(_read(pixels, slice(start, start + 100))) for start in range(0, len(pixels), 100)]
     cells = torch.cat(batches)  # (n, N, F)
     facts = facts_of(scenes, round(cells.shape[1] ** 0.5))
-    place, pairs = (answer.cpu() for answer in heads.picture(cells))  # (n, 8), (n, P)
+    place, pairs = heads.picture(cells)  # (n, 8), (n, P)
 
     of_kind = [[row for row, pair in enumerate(PAIRS) if pair[0] == kind] for kind in KINDS]
     kind_scores = torch.stack([pairs[:, rows].logsumexp(1) for rows in of_kind], 1)  # (n, K)
@@ -162,7 +158,7 @@ def measure(
         return 100 * float(average_precision_score(truth[:, there].numpy(), scores[:, there].numpy()))
 
     def accuracy(name: str, nothing: int) -> float:
-        answers, truth = getattr(heads, name)(cells).argmax(-1).cpu(), getattr(facts, name)  # (n, N) each
+        answers, truth = getattr(heads, name)(cells).argmax(-1), getattr(facts, name)  # (n, N) each
         return 100 * (answers == truth)[truth != nothing].float().mean().item()
 
     return {
@@ -183,10 +179,8 @@ def pretrain(
     seed: int = 0,
     held_out: Count = 1000,
     batch_size: Annotated[int, Field(ge=2)] = 64,
-    device: str = "cpu",
-    path: Path | None = None,
 ) -> dict[str, float]:
-    """Train one network on the facts of pictures made for this alone, and write its weights.
+    """Train one network on the facts of pictures made for this alone, and write its weights into `assets/`.
 
     Args:
         name: "scenes-cnn" or "scenes-vit".
@@ -195,8 +189,6 @@ def pretrain(
         seed: decides the pictures, the first weights and the order.
         held_out: how many further pictures measure what was learned.
         batch_size: pictures a step.
-        device: where to train.
-        path: where the weights go; None: into `assets/`, where `load_network` finds them.
 
     Returns:
         What `measure` finds on the held-out pictures, and `seconds` of training.
@@ -204,22 +196,21 @@ def pretrain(
     Raises:
         ValueError: an unknown network, or a number below 1.
     """
-    path = path or weights_file(name)
+    path = weights_file(name)
     epochs = EPOCHS[name] if epochs is None else epochs
     scenes = [picture.scene for picture in build.pictures("pretrain", pictures + held_out, seed=seed)]
     pixels = build.pixels("pretrain", pictures + held_out, seed=seed)  # (n, 112, 112, 3) on disk
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = NETWORKS[name]().to(device)
-        heads = Heads(network.feature_dim).to(device)
+        network = NETWORKS[name]()
+        heads = Heads(network.feature_dim)
     started = time.perf_counter()
     _train(network, heads, pixels[:pictures], scenes[:pictures], epochs, batch_size, seed)
     seconds = time.perf_counter() - started
 
     metrics = measure(network, heads, pixels[pictures:], scenes[pictures:])
-    with write_atomically(path) as file:
-        file.write(save({key: value.contiguous().cpu() for key, value in network.state_dict().items()}))
+    write_whole(path, save({key: value.contiguous() for key, value in network.state_dict().items()}))
     return {**metrics, "seconds": seconds}
 
 
@@ -238,9 +229,8 @@ def _train(
     seed: int,
 ) -> None:
     """The loop of `pretrain`: AdamW, a warm-up and a straight way down."""
-    device = next(network.parameters()).device
     with torch.inference_mode():
-        cells = network.eval()(_read(pixels, slice(0, 1)).to(device)).shape[1]
+        cells = network.eval()(_read(pixels, slice(0, 1))).shape[1]
     side = round(cells**0.5)
     facts = facts_of(scenes, side)
     network.train()
@@ -258,8 +248,7 @@ def _train(
                 batch, answers = _read(pixels, rows.numpy()), facts.rows(rows)  # (B, 3, 112, 112)
                 if torch.rand((), generator=chance) < 0.5:
                     batch, answers = batch.flip(3), mirrored(answers, side)
-                answers = Facts(*(value.to(device) for value in vars(answers).values()))
-                loss = heads.loss(network(batch.to(device)), answers)
+                loss = heads.loss(network(batch), answers)
                 optimiser.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(parameters, 1.0)
