@@ -139,18 +139,8 @@ def test_a_build_that_breaks_is_made_anew(cache, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(build, "draw", broken)
         build.pixels("dev", 4)
-    assert not list(cache.rglob("sizes.json")), "nothing is taken for whole"
+    assert not list(cache.rglob("pictures.jsonl")), "nothing is taken for whole"
     assert build.pixels("dev", 4).shape == (4, 112, 112, 3)
-
-
-@pytest.mark.parametrize("name", ["pixels.npy", "pictures.jsonl", "sizes.json"])
-def test_a_damaged_folder_is_built_anew(cache, name):
-    before = np.array(build.pixels("dev", 4))
-    (file,) = cache.rglob(name)
-    file.write_bytes(file.read_bytes()[:-20])
-    np.testing.assert_array_equal(build.pixels("dev", 4), before)
-    assert len(build.pictures("dev", 4)) == 4
-    assert len(list((cache / "scenes").iterdir())) == 1
 
 
 def test_of_two_that_build_at_once_one_waits_for_the_other(cache, monkeypatch):

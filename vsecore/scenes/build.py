@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from vsecore.data.feature_folder import MappedPictures
-from vsecore.data.files import cache_folder, locked, progress, write_atomically
+from vsecore.data.files import cache_folder, locked, progress, write_atomically, write_whole
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.scenes.drawing import draw
 from vsecore.scenes.facts import SIDE, Scene
@@ -164,7 +164,7 @@ def boxes_of(scene: Scene) -> Tensor:
 
 
 def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> Path:
-    """The folder of a split, with `pictures.jsonl` and `pixels.npy`; built unless it is there and whole."""
+    """The folder of a split, with `pictures.jsonl` and `pixels.npy`; built unless it is there."""
     unknown = sorted(set(knobs) - set(Knobs.__dataclass_fields__))
     if unknown:
         known = ", ".join(Knobs.__dataclass_fields__)
@@ -179,26 +179,16 @@ def _built(split: str, count: int | None, seed: int, knobs: dict[str, Any]) -> P
     request = {"split": split, "seed": seed, "version": WORLD_VERSION, **asdict(Knobs(**knobs))}
     key = hashlib.sha256(json.dumps([request, count]).encode()).hexdigest()[:16]
     folder = cache_folder("scenes", f"{split}-{count}-{key}")
-    if not _whole(folder):
+    facts = folder / "pictures.jsonl"  # written last
+    if not facts.is_file():
         with locked(folder, "is drawing into"):
-            if not _whole(folder):  # another process may just have built it
+            if not facts.is_file():  # another process may just have built it
                 _build(folder, request, count)
     return folder
 
 
-def _whole(folder: Path) -> bool:
-    """Whether a folder was built to the end and its files still have the sizes they had then."""
-    try:
-        sizes = json.loads((folder / "sizes.json").read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError):
-        return False
-
-
 def _build(folder: Path, request: dict[str, Any], count: int) -> None:
-    """Make all pictures of a split, on all cores when there are many; `sizes.json` comes last."""
-    for name in ("sizes.json", "pixels.npy"):  # those of a build that was stopped, or is damaged
-        (folder / name).unlink(missing_ok=True)
+    """Make all pictures of a split, on all cores when there are many."""
     np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (count, SIDE, SIDE, 3)).flush()
     blocks = [(request, start, min(start + BLOCK, count), folder) for start in range(0, count, BLOCK)]
     lines: dict[int, str] = {}
@@ -206,9 +196,7 @@ def _build(folder: Path, request: dict[str, Any], count: int) -> None:
         for start, block in _made(blocks):
             lines[start] = block
             bar.update(min(BLOCK, count - start))
-    (folder / "pictures.jsonl").write_text("".join(lines[start] for start in sorted(lines)), encoding="utf-8")
-    sizes = {name: (folder / name).stat().st_size for name in ("pixels.npy", "pictures.jsonl")}
-    (folder / "sizes.json").write_text(json.dumps(sizes))
+    write_whole(folder / "pictures.jsonl", "".join(lines[start] for start in sorted(lines)))
 
 
 Block = tuple[dict[str, Any], int, int, Path]
