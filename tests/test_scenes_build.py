@@ -39,45 +39,45 @@ TURNED = dict(near_duplicates=0.3, ambiguity=0.5, relations_only=0.4, shortcut=0
 
 @pytest.mark.parametrize("knobs", [{}, TURNED])
 def test_a_size_is_the_beginning_of_every_larger_one(knobs):
-    assert build.generate(25, seed=3, **knobs) == build.generate(60, seed=3, **knobs)[:25]
+    assert scenes.generate(25, seed=3, **knobs) == scenes.generate(60, seed=3, **knobs)[:25]
 
 
 def test_a_picture_is_the_same_whichever_block_it_is_made_in():
-    alone = [generation.Stream(5, "dev", build.Knobs(**TURNED)).picture(index) for index in range(40)]
-    assert alone == build.generate(40, seed=5, split="dev", **TURNED)
+    alone = [generation.Stream(5, "dev", scenes.Knobs(**TURNED)).picture(index) for index in range(40)]
+    assert alone == scenes.generate(40, seed=5, split="dev", **TURNED)
 
 
 def test_seeds_and_splits_share_no_chance():
-    worlds = [build.generate(30, seed=seed, split=split) for seed in (0, 1) for split in ("train", "dev")]
+    worlds = [scenes.generate(30, seed=seed, split=split) for seed in (0, 1) for split in ("train", "dev")]
     facts = [{repr(replace(picture.scene, look=0)) for picture in world} for world in worlds]
     assert len(set.union(*facts)) == 4 * 30
 
 
 def test_every_caption_is_true_of_its_own_picture():
     for knobs in ({}, TURNED):
-        for picture in build.generate(150, seed=1, **knobs):
+        for picture in scenes.generate(150, seed=1, **knobs):
             assert len(picture.captions) == 5
             assert all(scenes.holds(caption.form, picture.scene) for caption in picture.captions)
 
 
 def test_near_duplicates_differ_in_one_fact_from_an_earlier_picture():
-    made = [picture.scene for picture in build.generate(400, near_duplicates=0.5)]
+    made = [picture.scene for picture in scenes.generate(400, near_duplicates=0.5)]
     near = [any(facts_apart(scene, earlier) == 1 for earlier in made[:row]) for row, scene in enumerate(made)]
     assert 0.42 < np.mean(near) < 0.58
     assert len({(scene.place, *looks(scene), *scene.relations) for scene in made}) > 0.98 * len(made)
-    plain = [picture.scene for picture in build.generate(400)]
+    plain = [picture.scene for picture in scenes.generate(400)]
     assert np.mean([any(facts_apart(s, e) == 1 for e in plain[:row]) for row, s in enumerate(plain)]) < 0.05
 
 
 def test_pairs_have_the_same_things_and_captions_that_tell_them_apart():
-    made = build.generate(200, relations_only=1.0)
+    made = scenes.generate(200, relations_only=1.0)
     for one, other in zip(made[::2], made[1::2], strict=True):
         assert one.scene.place == other.scene.place
         assert Counter(looks(one.scene)) == Counter(looks(other.scene))
         for own, foreign in ((one, other.scene), (other, one.scene)):
             assert all(caption.form.relations for caption in own.captions)
             assert not any(scenes.holds(caption.form, foreign) for caption in own.captions)
-    made = build.generate(600, relations_only=0.3)
+    made = scenes.generate(600, relations_only=0.3)
     paired = [
         Counter(looks(a.scene)) == Counter(looks(b.scene)) for a, b in zip(made[::2], made[1::2], strict=True)
     ]
@@ -85,7 +85,7 @@ def test_pairs_have_the_same_things_and_captions_that_tell_them_apart():
 
 
 def test_marks_are_unique_drawn_and_written_in_every_caption_and_change_nothing_else():
-    made = build.generate(300, shortcut=0.5)
+    made = scenes.generate(300, shortcut=0.5)
     marked = [picture for picture in made if picture.scene.mark is not None]
     marks = [picture.scene.mark for picture in marked]
     assert 0.4 < len(marked) / len(made) < 0.6
@@ -94,17 +94,17 @@ def test_marks_are_unique_drawn_and_written_in_every_caption_and_change_nothing_
         assert all(caption.form.mark == picture.scene.mark for caption in picture.captions)
     for picture in marked:
         assert all(str(picture.scene.mark) in caption.text for caption in picture.captions)
-    plain, marked = build.generate(3)[2].scene, build.generate(3, shortcut=1.0)[2].scene
+    plain, marked = scenes.generate(3)[2].scene, scenes.generate(3, shortcut=1.0)[2].scene
     assert replace(marked, mark=None) == plain
     assert (scenes.draw(plain) != scenes.draw(marked)).any()
 
 
 def test_bad_requests_are_told_before_anything_is_made(cache):
     for call, named in (
-        (lambda: build.generate(0), "count is 0"),
-        (lambda: build.generate(3, near_duplicates=1.2), "near_duplicates is 1.2"),
-        (lambda: build.generate(3, shortcut=math.nan), "shortcut is nan"),
-        (lambda: build.generate(3, near_duplicates=0.7, relations_only=0.7), "sum is at most 1"),
+        (lambda: scenes.generate(0), "count is 0"),
+        (lambda: scenes.generate(3, near_duplicates=1.2), "near_duplicates is 1.2"),
+        (lambda: scenes.generate(3, shortcut=math.nan), "shortcut is nan"),
+        (lambda: scenes.generate(3, near_duplicates=0.7, relations_only=0.7), "sum is at most 1"),
         (lambda: build.pictures("train", 0), "train is 0"),
         (lambda: build.pictures("mine"), "'mine' has no size"),
         (lambda: build.pictures("../../escape", 3), "split is '../../escape'"),
@@ -118,7 +118,7 @@ def test_bad_requests_are_told_before_anything_is_made(cache):
 
 
 def test_what_is_on_disk_is_what_was_made():
-    made = build.generate(12, seed=2, split="dev", **TURNED)
+    made = scenes.generate(12, seed=2, split="dev", **TURNED)
     assert build.pictures("dev", 12, seed=2, **TURNED) == made
     drawn = build.pixels("dev", 12, seed=2, **TURNED)
     assert drawn.dtype == np.uint8 and drawn.shape == (12, 112, 112, 3)
@@ -159,21 +159,21 @@ def test_of_two_that_build_at_once_one_waits_for_the_other(cache, monkeypatch):
 
 
 def test_a_world_of_near_duplicates_alone_begins_families_anew():
-    made = generation.Stream(0, "dev", build.Knobs(near_duplicates=1.0))
+    made = generation.Stream(0, "dev", scenes.Knobs(near_duplicates=1.0))
     assert made.picture(9_999).captions and len(made.made) <= 2 * generation.FAMILY
 
 
 def blocks_of(folder, **changed):
     """Thirty pictures, each a block."""
     np.lib.format.open_memmap(folder / "pixels.npy", "w+", np.uint8, (30, 112, 112, 3)).flush()
-    request = {"split": "dev", "seed": 0, "version": build.WORLD_VERSION, **vars(build.Knobs()), **changed}
+    request = {"split": "dev", "seed": 0, "version": build.WORLD_VERSION, **vars(scenes.Knobs()), **changed}
     return [(request, start, start + 1, folder) for start in range(30)]
 
 
 def test_several_processes_make_what_one_makes(tmp_path):
     lines = "".join(block for _, block in sorted(build._made(blocks_of(tmp_path))))
     texts = [json.loads(line)["captions"][0]["text"] for line in lines.splitlines()]
-    made = build.generate(30, split="dev")
+    made = scenes.generate(30, split="dev")
     assert texts == [picture.captions[0].text for picture in made]
     drawn = np.load(tmp_path / "pixels.npy")
     assert all((drawn[row] == scenes.draw(picture.scene)).all() for row, picture in enumerate(made))

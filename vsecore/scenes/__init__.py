@@ -7,13 +7,15 @@
 >>> scenes.holds(scenes.parse("A red kite is above the beach."), pictures[0].scene)
 """
 
-from vsecore.scenes.build import Knobs, Picture, generate, load, pictures, pixels
+from vsecore.scenes.build import load, pictures, pixels
 from vsecore.scenes.catalogue import CATALOGUE
 from vsecore.scenes.drawing import draw
 from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, Kind, Scene, Thing
-from vsecore.scenes.language import Caption, describe, parse
+from vsecore.scenes.generation import Knobs, Picture, generate
+from vsecore.scenes.language import Caption, describe
 from vsecore.scenes.layout import Dice, invent, mirror_relation, variant
 from vsecore.scenes.networks import load_network
+from vsecore.scenes.parsing import parse
 from vsecore.scenes.truth import Entity, Form, holds, relevance
 
 __all__ = [

@@ -23,15 +23,13 @@ from torch.nn.utils.rnn import pad_sequence
 from vsecore.data.feature_folder import MappedPictures
 from vsecore.data.files import cache_folder, locked, progress, write_atomically, write_whole
 from vsecore.data.splits import Dataset, FeatureKind, Split
+from vsecore.scenes.annotators import ANNOTATORS
 from vsecore.scenes.drawing import draw
 from vsecore.scenes.facts import SIDE, Scene
-from vsecore.scenes.generation import Knobs, Picture, Stream, generate
-from vsecore.scenes.language import ANNOTATORS
+from vsecore.scenes.generation import Knobs, Picture, Stream
 from vsecore.scenes.networks import SceneCNN, SceneNetwork, load_network, weights_file
 from vsecore.stopping import leave_to_parent
 from vsecore.typed import from_json
-
-__all__ = ["SIZES", "WORLD_VERSION", "Knobs", "Picture", "boxes_of", "generate", "load", "pictures", "pixels"]
 
 SIZES = {"train": 4000, "dev": 500, "test": 1000}
 """The splits, and how many pictures each has when nothing else is asked for."""

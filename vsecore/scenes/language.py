@@ -1,4 +1,4 @@
-"""Says what is in a scene, as five people would, and reads such sentences back.
+"""Says what is in a scene, as five people would; `parsing` reads such sentences back.
 
 A `Planner` (`annotators`) decides what an annotator speaks of; a `Speaker` writes the words and the logical
 form side by side: whatever it says it enters into the form, and nothing else. So every caption is true of its
@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from vsecore.scenes.annotators import ANNOTATORS, Planner
 from vsecore.scenes.facts import Scene
 from vsecore.scenes.layout import Dice
-from vsecore.scenes.parsing import known_words, parse
 from vsecore.scenes.speaking import Speaker
-from vsecore.scenes.truth import Entity, Form, holds
-
-__all__ = ["ANNOTATORS", "Caption", "Entity", "Form", "describe", "known_words", "parse"]
+from vsecore.scenes.truth import Form, holds
 
 FEWEST_WORDS, MOST_WORDS = 4, 18
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vsecore.scenes import grammar
-from vsecore.scenes.lexicon import Token, tokens_of, words
+from vsecore.scenes.lexicon import Token, tokens_of
 from vsecore.scenes.truth import NOUNS, STATES, Entity, Form
 
 
@@ -313,8 +313,3 @@ def parse(sentence: str) -> Form:
     words that are, or says why the words do not make a sentence.
     """
     return _Reader(tokens_of(sentence)).read()
-
-
-def known_words() -> list[str]:
-    """All words that `parse` can read, sorted."""
-    return sorted(words())
