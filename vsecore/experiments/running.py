@@ -314,39 +314,31 @@ class _Runner:
         self.seed = seed
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
-        runs = "\n".join(self._run_folder(training, seed).name for training in trainings)
-        lock = f"{hashlib.sha256(runs.encode()).hexdigest()[:12]}.lock"
+        runs = [self._run_folder(training, seed) for training in trainings]
+        digest = hashlib.sha256("\n".join(run.name for run in runs).encode()).hexdigest()[:12]
+        folder, scale, log = self.settings.folder, self.settings.scale, self.settings.log
         # From the look at the records to the record, or another process would train or measure it again.
-        with locked(cache_folder("experiments"), "is training in", wait=False, name=lock):
-            return self._record(title, trainings, sources, seed, asked)
-
-    def _record(
-        self, title: str, trainings: Sequence[Training], sources: list[Any], seed: int, asked: set[str]
-    ) -> records.Record:
-        folder, same = self.settings.folder, self.recorded(trainings, seed)
-        for entry in same:
-            if asked <= entry.metrics.keys():
-                self.settings.log(f"{title}, seed {seed}: recorded already")
-                self._say_where(trainings, seed)
-                return entry
-        parts = [self.train(training, seed) for training in trainings]
-        entry = record_of(trainings, parts, sources, self.opened(trainings[0].system.features).test, seed)
-        records.write(entry, folder)
-        self._say_where(trainings, seed)
-        for training in trainings:
-            if self.settings.scale != "paper" and training.recipe.name not in self.used_again:
-                _remove(self._run_folder(training, seed))
-        for old in same:  # of the same training, but without what was asked for
-            if old.file_name != entry.file_name:
-                (folder / old.file_name).unlink(missing_ok=True)
-        self.settings.log(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+        with locked(cache_folder("experiments"), "is training in", wait=False, name=f"{digest}.lock"):
+            same = self.recorded(trainings, seed)
+            entry = next((one for one in same if asked <= one.metrics.keys()), None)
+            if entry is not None:
+                log(f"{title}, seed {seed}: recorded already")
+            else:
+                parts = [self.train(training, seed) for training in trainings]
+                test = self.opened(trainings[0].system.features).test
+                entry = record_of(trainings, parts, sources, test, seed)
+                records.write(entry, folder)
+                for old in same:  # of the same training, but without what was asked for
+                    if old.file_name != entry.file_name:
+                        (folder / old.file_name).unlink(missing_ok=True)
+                for training, run in zip(trainings, runs, strict=True):
+                    if scale != "paper" and training.recipe.name not in self.used_again:
+                        _remove(run)
+                log(f"{title}, seed {seed}: rsum {entry.metrics['rsum']:.1f} in {entry.seconds:.0f} s")
+        for run in runs:  # which took days, and of which more may be asked: CxC, ECCV
+            if scale == "paper" and run.is_dir():
+                log(f"run: {run}")
         return entry
-
-    def _say_where(self, trainings: Sequence[Training], seed: int) -> None:
-        """Name the runs that took days, and of which more may be asked: CxC, ECCV."""
-        for place in [self._run_folder(training, seed) for training in trainings]:
-            if self.settings.scale == "paper" and place.is_dir():
-                self.settings.log(f"run: {place}")
 
     def recorded(self, trainings: Sequence[Training], seed: int, within: str = "") -> list[records.Record]:
         """Return the records of an arm from a seed, on the same data and in the same precision."""
@@ -359,14 +351,14 @@ class _Runner:
     def train(self, training: Training, seed: int) -> Trained:
         """Train a system and measure it, or return it if it was just trained."""
         key = training.digest, training.seed(seed)
-        if key not in self.trained:
-            self.trained[key] = self._train(training, seed)
-        return self.trained[key]
-
-    def _train(self, training: Training, seed: int) -> Trained:
+        if key in self.trained:
+            return self.trained[key]
         data, folder, experiment = self.dataset(training), self._run_folder(training, seed), self.experiment
         tokenizer, vectors = self._words(training)
-        negatives = self._mine(training, data, seed)
+        negatives, begun = self._mine(training, data, seed), None
+        miner, first = training.system.miner, training.recipe.first_round
+        if miner is not None and first is not None and first.keeps_weights:  # its model is trained further
+            begun = dict(self.train(miner, seed).run.model.cpu().state_dict())
         watch = Watch(folder, (observe_negatives, *([observe_losses] if experiment.follows_losses else [])))
         run = fit_in_rounds(
             training.recipe,
@@ -376,11 +368,12 @@ class _Runner:
             tokenizer=tokenizer,
             vectors=vectors,
             negatives=negatives,
-            weights=self._begun(training, seed),
+            weights=begun,
             callback=watch,
             seed=training.seed(seed),
         )
-        return Trained.measure(run, data, experiment, watch.steps(), negatives)
+        self.trained[key] = Trained.measure(run, data, experiment, watch.steps(), negatives)
+        return self.trained[key]
 
     def _mine(self, training: Training, data: Dataset, seed: int) -> OfflineNegatives | None:
         """Mine a training's offline negatives with the model of another training; None: nothing to mine."""
@@ -398,13 +391,6 @@ class _Runner:
             mined = mine_for(model, data.train, run.tokenizer, first.texts, first.pictures, truth)
             self.lists = {key: mined}  # most arms that follow each other share one; more would take memory
         return self.lists[key]
-
-    def _begun(self, training: Training, seed: int) -> dict[str, Tensor] | None:
-        """Return the weights of the miner if its model is to be trained further; None: new ones."""
-        miner, first = training.system.miner, training.recipe.first_round
-        if miner is None or first is None or not first.keeps_weights:
-            return None
-        return dict(self.train(miner, seed).run.model.cpu().state_dict())
 
     def _run_folder(self, training: Training, seed: int) -> Path:
         """Return where the run of a system is kept: one that was killed goes on from there."""
