@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -22,11 +21,6 @@ WORDS = Vocabulary(["red", "kite", "above", "beach"])
 PIXELS = np.full((40, 80, 3), 200, np.uint8)
 BOXES = np.array([[0, 0, 1, 1], [0, 0, 0.25, 0.5], [0.5, 0.5, 1, 1]])
 SEEN = Seen(PIXELS, np.eye(3, dtype=np.float32), BOXES)
-
-
-@pytest.fixture(autouse=True)
-def no_window():
-    plt.switch_backend("agg")
 
 
 class Elements(nn.Module):

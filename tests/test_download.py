@@ -114,7 +114,6 @@ def site():
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
     monkeypatch.setattr("vsecore.data.collections.LONGEST_PAUSE", 0.0)
-    monkeypatch.setenv("VSECORE_BATCH", "1")
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

@@ -71,13 +71,9 @@ def cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def a_small_scale(monkeypatch, cache):
-    """Data of the name "small" have a scale of their own; small products are fastest on one thread."""
+    """Data of the name "small" have a scale of their own."""
     monkeypatch.setattr(running, "cache_folder", lambda name: cache / name)
     monkeypatch.setitem(LESSON_SCALE, "small", SMALL)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

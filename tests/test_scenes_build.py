@@ -16,9 +16,8 @@ from vsecore.scenes import build, generation
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Each test has a cache of its own, and no progress bar."""
+    """Each test has a cache of its own."""
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
-    monkeypatch.setenv("VSECORE_BATCH", "1")
     return tmp_path
 
 

@@ -12,13 +12,9 @@ SHAPES = {"scenes-cnn": (49, 144), "scenes-vit": (49, 128)}
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Each test has a cache of its own, no progress bar and one thread."""
+    """Each test has a cache of its own."""
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path))
-    monkeypatch.setenv("VSECORE_BATCH", "1")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # batches are so small that threads would wait for each other
-    yield tmp_path
-    torch.set_num_threads(threads)
+    return tmp_path
 
 
 def noise(count):

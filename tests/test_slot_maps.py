@@ -1,8 +1,6 @@
 """Maps of slots: the right colour on the right cell, absolute scales, nothing that does not fit."""
 
-import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 import torch
 from matplotlib.colors import to_rgb
 
@@ -10,11 +8,6 @@ from course import slot_maps
 from course.plots import COLOURS
 
 PIXELS = np.full((40, 40, 3), 200, np.uint8)
-
-
-@pytest.fixture(autouse=True)
-def no_window():
-    plt.switch_backend("agg")
 
 
 def test_a_cell_has_the_colour_of_the_slot_that_takes_it():
