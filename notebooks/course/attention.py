@@ -127,7 +127,8 @@ class WordMaps:
             panels[0].add_patch(_outline(box, 1.0))
         low = float(self.values.min()) if self.measure == "cosine" else 0.0
         scale = ScalarMappable(Normalize(low, float(self.values.max())), cmap="viridis")
-        smaller_later = np.argsort(-_areas(self.boxes), kind="stable")
+        left, top, right, bottom = self.boxes.T
+        smaller_later = np.argsort((left - right) * (bottom - top), kind="stable")
         for axes, word, values in zip(panels[1:], self.words, self.values, strict=False):
             for place in smaller_later:
                 style = {"facecolor": scale.to_rgba(values[place]), "linewidth": 0, "antialiased": False}
@@ -241,8 +242,3 @@ def _outline(box: np.ndarray, line: float) -> Rectangle:
     """The frame of a box, which every colour below it lets see."""
     halo = [withStroke(linewidth=line + 1.2, foreground="white")]
     return rectangle(box, fill=False, edgecolor=FRAME, linewidth=line, zorder=3, path_effects=halo)
-
-
-def _areas(boxes: np.ndarray) -> np.ndarray:
-    """The share of the picture that each box takes, (N,)."""
-    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])

@@ -49,14 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Lesson:
-    """One notebook's checked parameters. Made by `begin`.
-
-    Attributes:
-        tier: "smoke" (seconds, to see that all runs), "lesson" (2 CPU cores, the default) or "full" (GPUs).
-        data: "scenes" or a photograph collection, one of `course.datasets.DatasetName`.
-        data_root: the collection's folder; None for scenes.
-        seed: seeds everything that is random.
-    """
+    """One notebook's checked parameters. Made by `begin`, which says what they are."""
 
     tier: Tier
     data: DatasetName
@@ -179,10 +172,10 @@ def begin(
     """Check a notebook's parameters and make its run repeatable.
 
     Args:
-        tier: one of `TIERS`.
-        data: one of `course.datasets.DatasetName`.
+        tier: "smoke" (seconds, to see that all runs), "lesson" (2 CPU cores, the default) or "full" (GPUs).
+        data: "scenes" or a photograph collection, one of `course.datasets.DatasetName`.
         data_root: the folder of a photograph collection (its pictures and captions, or extracted features).
-        seed: torch's generator is seeded with it.
+        seed: seeds everything that is random; torch's generator is seeded with it.
 
     Raises:
         ValueError: a parameter has an invalid value.

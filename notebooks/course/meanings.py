@@ -11,23 +11,19 @@ _NEAREST = {word: known for known, unknown in MEANINGS.items() for word in unkno
 _PLURALS = {"": "", "ies": "y", "ves": "f", "es": "", "s": ""}
 
 
-def suggestion(sentence: str) -> str:
-    """What to try in place of a sentence's unknown words, by meaning; "" if nothing is known to be near."""
-    found = {}
-    for word in re.findall(r"[a-z]+", sentence.lower()):
-        forms = [word.removesuffix(many) + one for many, one in _PLURALS.items() if word.endswith(many)]
-        if nearest := next((_NEAREST[form] for form in forms if form in _NEAREST), ""):
-            found[word] = nearest
-    return f"Try {' and '.join(f'{near!r} for {word!r}' for word, near in found.items())}." if found else ""
-
-
 def why_unread(reason: str, sentence: str) -> str:
     """Why the world's grammar cannot read a sentence, and what to try in its place.
 
     Words of similar meaning, where they are known, replace those that are only spelled like the unknown one.
     """
-    by_meaning = suggestion(sentence)
-    word, spelled_alike = re.search(r"'(\w+)'", reason), "; the nearest words known are "
-    if word and f" for {word[0]}" in by_meaning:
-        reason = re.sub(f"{spelled_alike}.*", ".", reason)
-    return f"{reason} {by_meaning}".rstrip()
+    found = {}
+    for word in re.findall(r"[a-z]+", sentence.lower()):
+        forms = [word.removesuffix(many) + one for many, one in _PLURALS.items() if word.endswith(many)]
+        if nearest := next((_NEAREST[form] for form in forms if form in _NEAREST), ""):
+            found[word] = nearest
+    if not found:
+        return reason
+    unknown = re.search(r"'(\w+)'", reason)
+    if unknown and unknown[1] in found:
+        reason = re.sub("; the nearest words known are .*", ".", reason)
+    return f"{reason} Try {' and '.join(f'{near!r} for {word!r}' for word, near in found.items())}."

@@ -53,7 +53,16 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     tell(
         f"building the book from {executed.relative_to(ROOT) if executed.is_relative_to(ROOT) else executed}"
     )
-    return run_jupyter_book(source, ROOT / "book")
+    program, out = Path(sysconfig.get_path("scripts")) / "jupyter-book", ROOT / "book"
+    command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
+    command += ["--path-output", str(out), str(source)]
+    shutil.rmtree(out / "_build", ignore_errors=True)  # no page of an earlier book stays behind
+    built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
+    if built.returncode != 0:
+        raise CourseError(
+            "the book did not build without warnings; the lines above name the page and the line"
+        )
+    return out / "_build" / "html" / "index.html"
 
 
 def lay_book(executed: Path, source: Path) -> None:
@@ -69,20 +78,6 @@ def lay_book(executed: Path, source: Path) -> None:
     instructors = source / "instructor.md"
     instructors.write_text(instructor_page(instructors.read_text(encoding="utf-8")), encoding="utf-8")
     configure(source / "_config.yml", repository_of(ROOT))
-
-
-def run_jupyter_book(source: Path, out: Path) -> Path:
-    """Run jupyter-book on a laid-out folder; return the title page under `out/_build/html`."""
-    program = Path(sysconfig.get_path("scripts")) / "jupyter-book"
-    command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
-    command += ["--path-output", str(out), str(source)]
-    shutil.rmtree(out / "_build", ignore_errors=True)  # no page of an earlier book stays behind
-    built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
-    if built.returncode != 0:
-        raise CourseError(
-            "the book did not build without warnings; the lines above name the page and the line"
-        )
-    return out / "_build" / "html" / "index.html"
 
 
 def lay_notebooks(executed: Path, folder: Path) -> None:

@@ -27,6 +27,7 @@ from vsecore.data.splits import FeatureKind, Split
 from vsecore.export import exported, index, packed, script_name, write_script
 from vsecore.scenes import grammar
 from vsecore.scenes.build import boxes_of
+from vsecore.scenes.facts import SIDE
 from vsecore.training import Run
 
 SCRIPTS = Path(__file__).with_name("page")
@@ -44,7 +45,6 @@ ORDER = ("a man to the left of a woman", "a woman to the left of a man")
 EXAMPLES = (*FIRST_EXAMPLES, *ORDER)
 CHUNK = 25
 """Pictures whose features come in one script."""
-SIDE = 112
 ALIKE: dict[str, tuple[str, ...]] = {
     "colours": tuple(words[0] for words in grammar.COLOUR_WORDS.values()),
     "things": tuple(
