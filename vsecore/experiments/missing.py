@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -169,7 +170,7 @@ def train_missing(
         seconds = sum(trainings.values())
         return (math.inf if math.isnan(seconds) else seconds), len(trainings)
 
-    done, at_work = set[tuple[str, str]](), dict[Future[None], tuple[str, str, Trainings]]()
+    done, at_work = set[tuple[str, str]](), dict[Future[Any], tuple[str, str, Trainings]]()
     with executor(jobs) as pool:
         while True:
             lacks = [claim for work in works for claim in survey(work, data, folder, chosen)[1]]
@@ -181,7 +182,8 @@ def train_missing(
                     continue
                 done.add((name, arm))
                 where = partial(open_data, at or get_experiment(name).data_named(data))
-                started = pool.submit(_train, name, arm, where, gates.seeds_wanted(data), folder)
+                seeds, say = range(gates.seeds_wanted(data)), partial(print, flush=True)
+                started = pool.submit(run, name, where, arms=[arm], seeds=seeds, folder=folder, log=say)
                 at_work[started] = name, arm, trainings
                 log(
                     f"next: {arm} of {name}, {len(trainings)} trainings in {_hours(trainings)} hours; "
@@ -195,13 +197,6 @@ def train_missing(
                     ended.result()
                 except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
                     log(f"{arm} of {name} is left: {error}")
-
-
-def _train(
-    name: str, arm: str, open_data: Callable[[FeatureKind], Dataset], seeds: int, folder: Path
-) -> None:
-    log = partial(print, flush=True)
-    run(name, open_data, arms=[arm], seeds=range(seeds), folder=folder, log=log)
 
 
 def executor(jobs: int) -> Executor:
