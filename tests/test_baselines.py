@@ -9,7 +9,6 @@ from scipy.linalg import eigh
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 
-from vsecore import baselines
 from vsecore.baselines import cca_scores, chance_scores, ridge_scores
 from vsecore.data.splits import Split
 from vsecore.data.words import tokenize
@@ -56,13 +55,6 @@ def test_scores_are_those_of_dense_ridge(alpha):
     scores = ridge_scores(train, test, alpha=alpha)
     assert scores.dtype == torch.float32
     np.testing.assert_allclose(scores, wanted, atol=2e-6)
-
-
-def test_ridge_is_the_same_in_blocks_and_at_once(monkeypatch):
-    train, test = invented("train", 100, seed=1), invented("test", 20, seed=2)
-    once = ridge_scores(train, test)
-    monkeypatch.setattr(baselines, "BLOCK", 7)
-    torch.testing.assert_close(ridge_scores(train, test), once, atol=1e-6, rtol=0)
 
 
 def test_captions_are_never_made_dense(monkeypatch):

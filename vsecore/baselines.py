@@ -16,9 +16,6 @@ from vsecore.data.word_vectors import load_vectors
 from vsecore.data.words import tokenize
 from vsecore.similarity import cosine
 
-BLOCK = 4096
-"""How many rows are converted to float64 at a time."""
-
 
 def chance_scores(test: Split, seed: int = 0) -> Tensor:
     """Draw uniform random similarities of a split's n pictures and Nc captions, (n, Nc)."""
@@ -36,9 +33,12 @@ def ridge_scores(train: Split, test: Split, alpha: Positive = 1.0, minimum_count
     """
     words, captions = _read(train, minimum_count)  # (Nc, V), sparse
     seen = _pooled(train)  # (n, F)
-    weights = _ridge_weights(seen, captions, train.owner, alpha)  # (F, V)
-    unusual = _pooled(test) - seen.mean(0, dtype=np.float64)  # (n, F)   what sets each picture apart
-    predicted = unusual @ weights  # (n, V)
+    mean = seen.mean(0, dtype=np.float64)  # (F,)
+    x = seen - mean  # (n, F)   what sets each picture apart
+    # W solves (XᵀX + alpha) W = XᵀY. Y, the means of the captions, need not be centred: X's rows add up to 0.
+    products = _by_picture(captions, train).T @ (x / train.caption_counts[:, None])  # (V, F)
+    weights = np.linalg.solve(x.T @ x + alpha * np.eye(len(mean)), products.T)  # (F, V)
+    predicted = (_pooled(test) - mean) @ weights  # (n, V)
     predicted /= np.linalg.norm(predicted, axis=1, keepdims=True)
     read = words.transform(test.captions).astype(np.float32)  # (Nc, V), sparse
     return torch.from_numpy(np.ascontiguousarray((read @ predicted.T.astype(np.float32)).T))
@@ -70,16 +70,13 @@ def cca_scores(
     read = words.transform(test.captions)  # (Nc, V), sparse
     if vectors is not None:
         captions, read = _with_vectors([captions, read], words, vectors)  # (Nc, V + d)
-    seen = _pooled(train, root=True)  # (n, F)
-    counts = np.bincount(train.owner, minlength=len(seen))  # (n,)
+    seen, counts = _pooled(train, root=True), train.caption_counts  # (n, F), (n,)
     picture_mean = np.average(seen, axis=0, weights=counts)  # (F,)   over the pairs, as is all that follows
     word_mean = np.asarray(captions.mean(0)).ravel()  # (V,)
-    of_pictures = np.zeros((seen.shape[1], seen.shape[1]))  # (F, F)
-    for start in range(0, len(seen), BLOCK):
-        x = seen[start : start + BLOCK] - picture_mean  # (b, F)
-        of_pictures += x.T @ (x * counts[start : start + BLOCK, None])
+    x = seen - picture_mean  # (n, F)
+    of_pictures = x.T @ (x * counts[:, None])  # (F, F)
     of_words = (captions.T @ captions).toarray() - len(train.owner) * np.outer(word_mean, word_mean)  # (V, V)
-    shared = _products(seen, captions, train.owner, picture_mean, np.ones(len(seen)))  # (V, F)
+    shared = _by_picture(captions, train).T @ x  # (V, F)
     left, right = _whitening(of_pictures, picture_penalty), _whitening(of_words, word_penalty)
     both = np.linalg.solve(right, np.linalg.solve(left, shared.T).T)  # (V, F)   correlations, all whitened
     squares, directions = np.linalg.eigh(both.T @ both)  # ascending
@@ -116,35 +113,11 @@ def _whitening(products: np.ndarray, penalty: float) -> np.ndarray:
     return np.linalg.cholesky(products + penalty * np.trace(products) / len(products) * np.eye(len(products)))
 
 
-def _ridge_weights(seen: np.ndarray, captions: Any, owner: np.ndarray, alpha: float) -> np.ndarray:
-    """Compute the weights (F, V) of a ridge regression from pictures to their captions' means, both centred.
+def _by_picture(captions: Any, split: Split) -> Any:
+    """Return the sum of each picture's captions, (n, V), sparse as they are, (Nc, V)."""
+    from scipy.sparse import csr_matrix
 
-    With X the centred pictures (n, F) and Y the means (n, V), they solve (XᵀX + alpha) W = XᵀY. Y need not be
-    centred, since the rows of X add up to zero, and need not be built: each caption adds its share to XᵀY.
-    """
-    mean = seen.mean(0, dtype=np.float64)  # (F,)
-    share = 1 / np.bincount(owner, minlength=len(seen))  # (n,)
-    gram = alpha * np.eye(seen.shape[1])  # (F, F)
-    for start in range(0, len(seen), BLOCK):
-        x = seen[start : start + BLOCK] - mean  # (b, F)
-        gram += x.T @ x
-    products = _products(seen, captions, owner, mean, share)  # (V, F)
-    return np.linalg.solve(gram, products.T)
-
-
-def _products(
-    seen: np.ndarray, captions: Any, owner: np.ndarray, mean: np.ndarray, share: np.ndarray
-) -> np.ndarray:
-    """Return the sum over captions of a caption's words times its picture's features, (V, F).
-
-    `mean` (F,) is subtracted from every picture, and each of its captions counts by its `share` (n,).
-    """
-    products = np.zeros((captions.shape[1], seen.shape[1]))
-    for start in range(0, len(owner), BLOCK):
-        pictures = owner[start : start + BLOCK]
-        x = (seen[pictures] - mean) * share[pictures, None]  # (b, F)
-        products += captions[start : start + BLOCK].T @ x
-    return products
+    return csr_matrix((np.ones(len(split.owner)), (split.owner, np.arange(len(split.owner))))) @ captions
 
 
 def _pooled(split: Split, root: bool = False) -> np.ndarray:
