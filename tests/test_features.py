@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 from vsecore.data.batches import make_loader
@@ -108,14 +107,6 @@ def with_ids(*lines, split="dev"):
 PIPE = getattr(os, "mkfifo", Path.mkdir)  # Windows has none
 
 
-def as_large_as_memory(file):
-    def damage(folder):
-        (folder / file).touch()
-        os.truncate(folder / file, psutil.virtual_memory().total)
-
-    return damage
-
-
 def in_place_of(file, make):
     def damage(folder):
         (folder / file).unlink(missing_ok=True)
@@ -141,15 +132,12 @@ DAMAGES = [
     (with_ids(*"aaaaabbbbbaaaaa"), "dev_ids.txt, line 11"),
     (with_ids(*"aaaaabbbbbccacc"), "dev_ids.txt, lines 11 to 15"),
     (with_ids(*"abcdef"), "dev_ids.txt"),
-    (with_ids("a", "", "b"), "dev_ids.txt, line 2"),
     # What meta.json says is so.
     (in_place_of("meta.json", lambda path: path.write_text("{")), "meta.json"),
     *(
         (with_meta(**{name: value}), name)
         for name, value in [
             ("kind", "grids"),
-            ("dataset", "../x"),
-            ("captions_a_picture", 0),
             ("dtype", "float16"),
             ("elements", 5),
             ("feature_dim", 9),
@@ -161,19 +149,15 @@ DAMAGES = [
     # Arrays that no network takes, or that do not fit each other.
     (changed("dev_ims.npy", lambda content: content[:-100]), "dev_ims.npy"),
     (with_array(with_nan), "dev_ims.npy, row 1"),
-    (with_array(lambda array: array.astype(">f4")), "dev_ims.npy"),
-    (with_array(lambda array: array.astype(object)), "dev_ims.npy"),
     (with_array(lambda array: array[0]), "dev_ims.npy"),
     (with_array(lambda array: array[..., :7]), "differ in the width"),
     (with_array(lambda array: array[:0]), "dev_ims.npy"),
     (with_array(lambda array: array[:2]), "dev_caps.txt"),
-    # Texts that are not whole, or larger than the memory; the zeros take no room on the disk.
+    # Texts that are not whole.
     (changed("dev_caps.txt", lambda content: content[: content[:-1].rindex(b"\n") + 1]), "dev_caps.txt"),
     (changed("dev_caps.txt", lambda content: b"a\n\nb\n"), "dev_caps.txt, line 2"),
     (changed("dev_caps.txt", lambda content: b"caf\xe9\n"), "dev_caps.txt"),
-    (as_large_as_memory("dev_caps.txt"), "dev_caps.txt"),
     (in_place_of("dev_caption_ids.txt", lambda path: path.write_text("1\n2\n")), "dev_caption_ids.txt"),
-    (as_large_as_memory("meta.json"), "meta.json"),
     # Something else in a file's place.
     (in_place_of("dev_ims.npy", lambda path: None), "dev_ims.npy"),
     (in_place_of("dev_caps.txt", lambda path: None), "dev_caps.txt"),

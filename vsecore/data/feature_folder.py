@@ -296,10 +296,6 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
     try:
-        with path.open("rb") as file:
-            later = np.lib.format.read_magic(file) > (1, 0)  # whose headers may claim 4 GB, which numpy reads
-            if later and int.from_bytes(file.read(4), "little") > 1 << 16:
-                raise ValueError("its header is too long")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)

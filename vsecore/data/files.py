@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import platformdirs
-import psutil
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
@@ -70,22 +69,15 @@ def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
 
 
 def read_text(path: str | Path) -> bytes:
-    """Read a text file whole, as bytes; refuse one that would fill the memory."""
+    """Read a text file whole, as bytes."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or name another")
-    size = path.stat().st_size
-    # Bytes, characters, lines and the result are in memory together; a damaged file may claim any size.
-    if size > 2**20 and size * 4 > psutil.virtual_memory().total:
-        raise ValueError(
-            f"{path} has {size / 2**30:,.1f} GB, too many for this machine's memory: it may be damaged; get "
-            "it again"
-        )
     return path.read_bytes()
 
 
 def read_unicode(path: str | Path) -> str:
-    """Read a text file in UTF-8 whole; refuse one that would fill the memory."""
+    """Read a text file in UTF-8 whole."""
     try:
         return read_text(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
