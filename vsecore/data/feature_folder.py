@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,16 +117,10 @@ class FeatureRows:
         if meta.boxes:
             self._arrays[folder / f"{name}_boxes.npy"] = np.dtype(np.float32), (*shape[:2], 4)
 
-    def bytes_lacking(self, rows: int) -> int:
-        """What so many rows will take on disk: exFAT and NTFS give a file all its room at once."""
-        lacking = 0
-        for path, (dtype, (count, elements, width)) in self._arrays.items():
-            each, taken = dtype.itemsize * elements * width, 0
-            if self._fits(path):
-                status = path.stat()
-                taken = 512 * status.st_blocks if hasattr(status, "st_blocks") else status.st_size
-            lacking += min(rows * each, max(0, count * each - taken))
-        return lacking
+    def bytes_lacking(self) -> int:
+        """What the files will take on disk that are not there, or have other shapes."""
+        lacking = (kind for path, kind in self._arrays.items() if not self._fits(path))
+        return sum(dtype.itemsize * math.prod(shape) for dtype, shape in lacking)
 
     @property
     def fit(self) -> bool:

@@ -169,7 +169,7 @@ class FolderWriter:
         for name, rows in begun.items() if (self.folder / META).exists() else ():
             pictures = [self.splits[name].picture_ids[row] for row in rows]
             print(f"{name}: features of {counted(pictures, 'picture')} made again", file=sys.stderr)
-        wanted = sum(self.rows(name).bytes_lacking(len(rows)) for name, rows in begun.items())
+        wanted = sum(self.rows(name).bytes_lacking() for name in begun)
         free = shutil.disk_usage(self.folder).free
         if wanted > free:
             raise OSError(
