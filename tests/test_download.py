@@ -2,11 +2,7 @@ import http.server
 import io
 import json
 import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +36,6 @@ class Site:
     """How many bytes too far a partial answer begins."""
     length: int | None = None
     """What the server says about the length."""
-    slow: float = 0.0
     asked: list[dict[str, str]] = field(default_factory=list)
     address: str = ""
 
@@ -93,7 +88,6 @@ def site():
             try:
                 for begin in range(0, min(end, len(body)), 20_000):
                     self.wfile.write(body[begin : min(end, begin + 20_000)])
-                    time.sleep(site.slow)
             except OSError:
                 pass  # the client has gone
 
@@ -234,16 +228,6 @@ def test_no_member_leaves_the_folder(tmp_path, name):
     assert left(tmp_path) == ["a.zip"]
 
 
-def test_a_bomb_that_lies_about_its_size_writes_no_more_than_it_says(tmp_path):
-    raw = bytearray(zipped(tmp_path / "a.zip", {"a": bytes(3_000_000)}).read_bytes())
-    at = raw.index(b"PK\x01\x02") + 24  # the size in the central directory
-    raw[at : at + 4] = (1000).to_bytes(4, "little")
-    (tmp_path / "a.zip").write_bytes(raw)
-    with pytest.raises(ValueError, match=r"a.zip cannot be unpacked"):
-        unpack(tmp_path / "a.zip", "", tmp_path / "out")
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path):
     content = {f"val/{i}": random.Random(i).randbytes(1000) for i in range(9)}
     others = {name: b"x" for name in ("a.json", "a.json.old", "b/a.json", "value/2")}
@@ -253,6 +237,7 @@ def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path):
     assert left(tmp_path) == ["a.json", "a.zip", "val"]
     (tmp_path / "val" / "3").write_bytes(bytes(1000))  # of the same size
     (tmp_path / "val" / "own").write_bytes(b"kept")
+    (tmp_path / "val" / ".3.part").write_bytes(b"half")  # as a killed process leaves it
     unpack(archive, "val/", tmp_path)
     assert {path.name: path.read_bytes() for path in (tmp_path / "val").iterdir()} == {"own": b"kept"} | {
         name.removeprefix("val/"): data for name, data in content.items()
@@ -333,40 +318,3 @@ def test_a_damaged_archive_is_refused_and_two_processes_keep_apart(site, coco):
     site.bodies["/val2014.zip"] = b"PK, or so it says"
     with pytest.raises(ValueError, match=r"val2014.zip cannot be unpacked.*vse data get"):
         collections.get("coco", coco, base=site.address, say=str)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_killed_at_random_moments_it_ends_as_if_undisturbed(site, coco):
-    """The process has no heavy imports, so that many kills take little time."""
-    pictures = {f"val2014/{i}.bin": random.Random(i).randbytes(9000) for i in range(80)}
-    site.bodies["/val2014.zip"] = zipped(coco.parent / "big.zip", pictures).read_bytes()
-    site.slow = 0.004
-    program = (
-        "import sys; from pathlib import Path; from vsecore.data import collections\n"
-        "address, root = sys.argv[1], Path(sys.argv[2])\n"
-        "path = root / 'val2014.zip'\n"
-        "if not path.exists(): collections.download(address, path, begins=b'PK')\n"
-        "print('began', flush=True)\n"
-        "collections.unpack(path, 'val2014/', root)\n"
-    )
-    coco.mkdir()
-    chance, kills = random.Random(3), 0
-    command = [sys.executable, "-c", program, f"{site.address}/val2014.zip", str(coco)]
-    while True:
-        asked = len(site.asked)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while kills < 6 and process.poll() is None and len(site.asked) == asked:
-            if (coco / "val2014.zip").exists():
-                break
-            time.sleep(0.005)
-        try:
-            process.wait(chance.uniform(0.0, 0.1) if kills < 6 else 30)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            continue
-        assert process.returncode == 0
-        break
-    assert {f"val2014/{p.name}": p.read_bytes() for p in (coco / "val2014").iterdir()} == pictures
-    assert left(coco) == ["val2014", "val2014.zip"]

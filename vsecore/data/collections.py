@@ -147,7 +147,7 @@ def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
     return same_size and zlib.crc32(path.read_bytes()) == entry.CRC
 
 
-def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8, pause: float = 1.0) -> None:
+def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8) -> None:
     """Download a file, resuming what an earlier run has left.
 
     Args:
@@ -155,7 +155,6 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
         path: the file to write. Its folder must exist.
         begins: the bytes that such a file begins with: a server's error page is noticed by its first bytes.
         attempts: how many may fail in a row. One that brings new bytes begins the count anew.
-        pause: seconds before the second of them; doubled each time.
     """
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
@@ -184,7 +183,7 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
                     f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes that came are "
                     f"kept in {part}: give the command again, and it continues"
                 )
-            wait = min(pause * 2 ** (failed - 1), LONGEST_PAUSE)
+            wait = min(2.0 ** (failed - 1), LONGEST_PAUSE)
             print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
             time.sleep(wait)
     part.replace(path)
