@@ -38,10 +38,7 @@ DAMAGES = [
     "2 3\ndog 1 2\n",
     GLOVE.replace("7 8 9", "7 x 9"),
     GLOVE.replace("7 8 9", "7 1e39 9"),
-    "7 9999999999999999999999\n" + GLOVE,
-    "² ³\n" + GLOVE,
     "the 1\0 2 3\n",
-    "the " + "1 " * 600_000,
     "",
 ]
 

@@ -54,10 +54,9 @@ def fill(network: nn.Module, path: Path, name: str) -> None:
         raise ValueError(f"{refused} {short(odd[0])} is {'too much' if odd[0] in given else 'missing'}")
     for tensor, value in given.items():
         right = wanted[tensor]
-        is_plain = isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
-        types = FLOATS if right.is_floating_point() else (right.dtype,)
-        if not is_plain or value.shape != right.shape or value.dtype not in types:
-            found = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else short(value)
+        types, is_tensor = FLOATS if right.is_floating_point() else (right.dtype,), isinstance(value, Tensor)
+        if not is_tensor or value.shape != right.shape or value.dtype not in types:
+            found = f"{value.dtype} {tuple(value.shape)}" if is_tensor else short(value)
             raise ValueError(f"{refused} {short(tensor)} is {found}: wanted {right.dtype} {(*right.shape,)}")
         if not value.isfinite().all():
             raise ValueError(f"{refused} {short(tensor)} holds NaN or infinity")
