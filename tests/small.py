@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from vsecore.data.files import LOCK
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset, Split
 from vsecore.recipes import get
@@ -109,6 +110,15 @@ def assert_same_run(one, other):
     assert mine.keys() == theirs.keys()
     for name, weight in mine.items():
         assert torch.equal(weight, theirs[name]), name
+
+
+def contents(folder):
+    """The bytes of each file below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != LOCK
+    }
 
 
 def start(module, function, *arguments, **environment):

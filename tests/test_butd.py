@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from test_extraction import contents
+from small import contents
 from vsecore.cli import app
 from vsecore.data import butd
 from vsecore.data.boxes import places_of, with_boxes
@@ -270,10 +270,6 @@ def test_memory_does_not_grow_with_the_table(coco, tmp_path):
     assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
     tracemalloc.stop()
     holds_them(folder)
-    with table.open("a") as file:
-        file.write("x" * (butd.LARGEST + 9))
-    with pytest.raises(ValueError, match="67108864 bytes"):
-        import_regions([table], coco, tmp_path / "other")
 
 
 def test_where_a_region_lies_is_told_in_shares_of_its_picture():

@@ -1,7 +1,7 @@
 """However an input is damaged, a command does its work, or says in one sentence what is wrong.
 
-One damage of each sort is tried on files that people hand to `vse`. Formats with a table of damages of their
-own (features, bottom-up attention's, word vectors, weights, archives, tables, indexes) are not among them.
+One damage of each sort is tried on runs and unfinished extractions. Other formats have a table of damages of
+their own: captions, pictures, features, bottom-up attention's, word vectors, weights, archives, indexes.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coco import make_album
+from small import contents
 from test_features import write_precomp
 from vsecore import cli
 from vsecore.data.feature_folder import FeatureRows
@@ -136,10 +137,7 @@ JSON = {
 }
 ARRAYS = {
     "a row less": lambda path: in_array(path, lambda array: array[:-1]),
-    "other numbers": lambda path: in_array(path, lambda array: array.astype(np.complex64)),
     "objects": lambda path: in_array(path, lambda array: array.astype(object)),
-    "flat": lambda path: in_array(path, lambda array: array.reshape(len(array), -1)),
-    "NaN": lambda path: in_array(path, lambda array: np.full(array.shape, np.nan, np.float32)),
 }
 TENSORS = {
     "NaN tensor": lambda path: in_tensors(path, lambda tensor: tensor * torch.nan),
@@ -151,16 +149,6 @@ BY_FORMAT = {".json": JSON, ".npy": ARRAYS, ".safetensors": TENSORS}
 
 def extract(folder, *options):
     return vse("data", "extract", folder / "album", folder / "out", "--backbone", "scenes-cnn", *options)
-
-
-def _photographs(folder, whole):
-    check, extracted = vse("data", "check", folder / "album"), extract(folder)
-    if not extracted.works and (folder / "out" / "meta.json").exists():
-        raise Defect("a folder that looks whole, after a refusal")
-    if check.works != extracted.works:  # it says "ready" exactly when the next command does its work
-        words = "ready" if check.works else check.err
-        raise Defect(f"check says {words!r}, but extract says {extracted.err or extracted.out}")
-    return extracted.works
 
 
 def make_unfinished(folder):
@@ -206,9 +194,9 @@ def _run(folder, whole):
     evaluated = vse("evaluate", folder / "run", *data)
     if evaluated.works and evaluated.out != vse("evaluate", whole / "run", "--data", whole / "features").out:
         raise Defect(f"evaluated, with other numbers:\n{evaluated.out}")
-    before = _contents(folder / "run")
+    before = contents(folder / "run")
     resumed = vse("train", "2ad_region_gru", *SMALL, *data, "--out", folder / "run", "--resume")
-    if not resumed.works and _contents(folder / "run") != before:
+    if not resumed.works and contents(folder / "run") != before:
         raise Defect("refused to resume, and changed the run")
     if left := list(folder.rglob("*.part")):
         raise Defect(f"{left} left behind")
@@ -217,21 +205,14 @@ def _run(folder, whole):
 
 def _command(folder, whole):
     """Resumed from its folder alone, it gives the same numbers as before, or is refused and left as it is."""
-    before = _contents(folder / "run")
+    before = contents(folder / "run")
     resumed = vse("train", "--resume", folder / "run", "--data", folder / "features")
-    if not resumed.works and _contents(folder / "run") != before:
+    if not resumed.works and contents(folder / "run") != before:
         raise Defect("refused to resume, and changed the run")
     return resumed.works
 
 
-def _contents(folder):
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
 KINDS = {
-    "annotations": (make_album, ("album/dataset_album.json",), _photographs),
-    "pictures": (make_album, ("album/images/val1.jpg",), _photographs),
     "unfinished extractions": (make_unfinished, ("out/extraction.json", "out/dev_made.npy"), _extraction),
     "runs": (make_run, ("run/run.json", "run/vocabulary.json", "run/*.safetensors"), _run),
     "commands of runs": (make_run, ("run/command.json",), _command),

@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from small import contents
 from vsecore.data import feature_folder, files, folder_writer
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.extraction import extract
@@ -25,10 +26,6 @@ from vsecore.data.karpathy import load_karpathy
 @pytest.fixture
 def splits(album):
     return load_karpathy(album())
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != files.LOCK}
 
 
 def looked_at(backbone):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from accelerate.state import PartialState
 
-from test_extraction import contents
+from small import contents
 from vsecore.data.backbones import Backbone
 from vsecore.data.extraction import extract
 from vsecore.data.features import open_precomp

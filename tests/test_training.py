@@ -21,6 +21,7 @@ import torch
 from small import (
     StopError,
     assert_same_run,
+    contents,
     make_bert,
     recipe,
     small_data,
@@ -224,13 +225,13 @@ def test_a_long_epoch_is_saved_every_ten_minutes(tmp_path, monkeypatch):
 def test_a_run_goes_on_only_as_what_it_was(tmp_path, change, names):
     with pytest.raises(StopError):
         train(folder=tmp_path, save_every=1, callback=stop_at(2))
-    before = bytes_of(tmp_path)
+    before = contents(tmp_path)
     with pytest.raises(ValueError, match=f"holds another run.*{names}"):
         train(**change, folder=tmp_path, resume=True)
     (tmp_path / CHECKPOINT).unlink()  # nor is one that was never saved overwritten by another
     with pytest.raises(ValueError, match=names):
         train(**change, folder=tmp_path)
-    assert bytes_of(tmp_path) == {name: x for name, x in before.items() if name != CHECKPOINT}
+    assert contents(tmp_path) == {name: x for name, x in before.items() if name != CHECKPOINT}
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, uninterrupted):
@@ -265,12 +266,6 @@ def test_the_meter_adds_up_each_term_and_names_the_first_bad_step_however_late_i
         meter.read()
     with pytest.raises(FloatingPointError, match="step 1"):  # a gradient
         LossMeter({}, cpu).add({"one": torch.tensor(1.0)}, torch.tensor(math.nan), 1, 0.1)
-
-
-def bytes_of(folder):
-    return {
-        path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
-    }
 
 
 def test_a_run_is_rebuilt_from_its_folder_alone(tmp_path):
@@ -314,12 +309,12 @@ def saved_with(path, tensors=(), **facts):
 )
 def test_a_damaged_run_is_told_by_its_file_and_left_as_it_is(copied, file, damage, names):
     damage(copied / file)
-    before = bytes_of(copied)
+    before = contents(copied)
     for step in (lambda: load_run(copied), lambda: train(SHORT, folder=copied, resume=True)):
         with pytest.raises((ValueError, OSError), match=names) as told:
             step()
         assert "\n" not in str(told.value)
-    assert bytes_of(copied) == before
+    assert contents(copied) == before
 
 
 def test_the_runs_of_older_versions_are_read_and_gone_on_with(copied):
@@ -368,11 +363,11 @@ def test_what_is_there_already_is_not_overwritten(tmp_path, copied, resume):
 
 def test_a_second_training_in_the_same_folder_is_refused_at_once(tmp_path, uninterrupted):
     def second(event):
-        before = bytes_of(tmp_path)
+        before = contents(tmp_path)
         for options in ({"resume": True}, {"seed": 1}, {}):
             with pytest.raises(BlockingIOError, match="another process is training in"):
                 train(folder=tmp_path, **options)
-        assert bytes_of(tmp_path) == before
+        assert contents(tmp_path) == before
         raise StopError
 
     with pytest.raises(StopError):

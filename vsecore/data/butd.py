@@ -28,8 +28,6 @@ from vsecore.typed import counted, short
 
 FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
 """What arrays in a `.npz` are called, by whoever shares them."""
-LARGEST = 1 << 26
-"""How many bytes one picture may have: 36 regions of 2,048 numbers take 300,000."""
 TOGETHER = 64
 """How many pictures are read at a time: a killed process loses at most so many."""
 
@@ -261,9 +259,7 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
     for path in paths:
         with path.open("rb") as file:
             begin = 0
-            for number, line in enumerate(iter(lambda: file.readline(LARGEST + 1), b""), start=1):
-                if len(line) > LARGEST:
-                    raise ValueError(f"{path}, line {number} has over {LARGEST} bytes: wanted one picture")
+            for number, line in enumerate(file, start=1):
                 yield path, number, begin, line
                 begin += len(line)
 
@@ -293,7 +289,7 @@ def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
 def _read_line(path: Path, begin: int, where: str) -> _Arrays:
     with path.open("rb") as file:
         file.seek(begin)
-        _, regions, boxes, features = _fields_of(where, file.readline(LARGEST))
+        _, regions, boxes, features = _fields_of(where, file.readline())
 
     def decoded(text: bytes) -> np.ndarray:
         return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(regions, -1)
