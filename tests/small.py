@@ -130,11 +130,14 @@ def start(module, function, *arguments, **environment):
     )
 
 
+def free_port():
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return str(some.getsockname()[1])
+
+
 def start_two(module, function, *arguments):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    both = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    both = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "OMP_NUM_THREADS": "1"}
     workers = [start(module, function, *arguments, RANK=rank, LOCAL_RANK=rank, **both) for rank in "01"]
     assert [worker.wait(timeout=300) for worker in workers] == [0, 0]
 
