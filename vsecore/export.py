@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.data.splits import Split
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.data.words import Tokenizer
@@ -139,8 +139,7 @@ def script(name: str, content: object) -> str:
 def write_script(folder: Path, name: str, content: object) -> Path:
     """Write `script` into a folder as NAME.js; return its path."""
     path = folder / f"{name}.js"
-    with write_atomically(path, "w") as file:
-        file.write(script(name, content))
+    write_whole(path, script(name, content))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -256,7 +255,7 @@ def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tup
 
 def _report(trained: _Done, device: str, record: Path | None) -> None:
     from vsecore import records
-    from vsecore.data.files import write_atomically
+    from vsecore.data.files import write_json
     from vsecore.training import evaluate_split
     from vsecore.training.distributed import best_device
 
@@ -264,8 +263,8 @@ def _report(trained: _Done, device: str, record: Path | None) -> None:
     model = run.model.to("cpu" if device == "cpu" else best_device())
     metrics = evaluate_split(model, test, run.tokenizer)
     typer.echo(f"test: {options.spoken(metrics)}")
-    with write_atomically(folder / METRICS, "w") as file:
-        json.dump({"dev": run.best, "test": metrics, "test_split": test.names_digest()}, file, indent=1)
+    found = {"dev": run.best, "test": metrics, "test_split": test.names_digest()}
+    write_json(folder / METRICS, found, indent=1)
     step, waiting = run.timings["step_seconds"], run.timings["data_wait"]
     typer.echo(f"run: {folder} (a step took {step:.3f} s, {waiting:.1%} of it waiting for data)")
     if record is not None:

@@ -186,8 +186,7 @@ class FolderWriter:
 
     def _write(self, path: Path, text: str) -> None:
         if not files.holds(path, text):
-            with files.write_atomically(path, "w") as file:
-                file.write(text)
+            files.write_whole(path, text)
 
 
 def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.ndarray:

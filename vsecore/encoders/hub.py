@@ -9,7 +9,7 @@ import psutil
 import torch
 from safetensors import SafetensorError
 
-from vsecore.data.files import in_batch, write_atomically
+from vsecore.data.files import in_batch, write_whole
 from vsecore.typed import short
 
 if TYPE_CHECKING:
@@ -68,5 +68,4 @@ def build_model(
 
 def save_config(config: PretrainedConfig, folder: Path) -> None:
     """Write `config.json`, from which a model can be built again without its first weights."""
-    with write_atomically(folder / CONFIG, "w") as file:
-        file.write(config.to_json_string())
+    write_whole(folder / CONFIG, config.to_json_string())

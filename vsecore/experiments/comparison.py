@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vsecore.data.files import write_atomically
+from vsecore.data.files import write_whole
 from vsecore.experiments.measures import SIDES, alone, without
 from vsecore.experiments.statistics import interval
 from vsecore.records import RECALLS, Record
@@ -120,8 +120,7 @@ class Comparison:
         self.figure().savefig(drawn, format="svg")
         texts = {".md": self.markdown() + "\n", ".csv": self.csv(), ".svg": drawn.getvalue()}
         for suffix, text in texts.items():
-            with write_atomically(folder / f"{name}{suffix}", "w") as file:
-                file.write(text)
+            write_whole(folder / f"{name}{suffix}", text)
         return [folder / f"{name}{suffix}" for suffix in texts]
 
 

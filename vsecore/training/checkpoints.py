@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from vsecore.arguments import Count, Finite, NotNegative, Whole
 from vsecore.data import files
-from vsecore.data.files import write_atomically, write_json
+from vsecore.data.files import write_atomically, write_json, write_whole
 from vsecore.data.weights import add_tensors
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -251,8 +251,7 @@ class RunFolder:
             tensors |= {f"optimizer.{number}.{name}": moment for name, moment in moments.items()}
         facts = {"state": asdict(state), "beside": digest_beside(self.folder, self.identity)}
         save(self.folder / CHECKPOINT, tensors, facts)
-        with write_atomically(self.folder / HISTORY, "w") as file:
-            file.writelines(f"{json.dumps(entry)}\n" for entry in state.history)
+        write_whole(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in state.history))
 
     def _begin(self, folder: Path, model: VSE, tokenizer: Tokenizer) -> None:
         """Write what `load_run` needs besides the checkpoint, but not over somebody else's files."""
@@ -270,5 +269,4 @@ class RunFolder:
             # First the file that marks the folder as ours, so that a run that is killed here can begin again.
             write_json(folder / RUN, self.identity, indent=2)
             for own in names:
-                with write_atomically(folder / own) as file:
-                    file.write((beside / own).read_bytes())
+                write_whole(folder / own, (beside / own).read_bytes())
