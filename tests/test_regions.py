@@ -15,7 +15,6 @@ from vsecore.data.backbones import RegionBackbone, _use_published_epsilon, load_
 from vsecore.data.extraction import extract
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.karpathy import load_karpathy
-from vsecore.data.picture_files import decode_in_proportion
 from vsecore.data.regions import REGIONS
 
 NAME = "torchvision/fasterrcnn_mobilenet_v3_large_320_fpn"
@@ -135,12 +134,12 @@ def test_boxes_that_overlap_come_after_all_others(detector):
     assert torch.equal(two[:4], boxes[[0, 1, 2, 3]])  # another thing at the same place
 
 
-def test_a_detector_sees_pictures_in_their_proportions(tmp_path):
+def test_a_detector_sees_pictures_in_their_proportions(detector, tmp_path):
     Image.fromarray(noise(60, 80, 3).numpy()).save(tmp_path / "wide.png")
-    pixels, shape = decode_in_proportion(tmp_path / "wide.png", 96, 192)
+    pixels, shape = detector.decode(tmp_path / "wide.png")
     assert pixels.shape == (96, 128, 3) and shape == (60, 80)
     Image.fromarray(noise(200, 20, 3).numpy()).save(tmp_path / "tower.png")
-    pixels, shape = decode_in_proportion(tmp_path / "tower.png", 96, 192)
+    pixels, shape = detector.decode(tmp_path / "tower.png")
     assert pixels.shape == (192, 19, 3) and shape == (200, 20)
 
 

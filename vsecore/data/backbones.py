@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from vsecore.data import weights as weight_files
 from vsecore.data.files import digest_of
-from vsecore.data.picture_files import Picture, decode_in_proportion, decode_picture
+from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
 from vsecore.typed import unknown
@@ -86,9 +87,16 @@ class Backbone(nn.Module):
 
     def decode(self, picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
         """Return a picture as the network wants it, (h, w, 3) uint8, and height and width of its file."""
+        size = self.picture_size
         if self.longest is None:
-            return decode_picture(picture, self.picture_size), (self.picture_size, self.picture_size)
-        return decode_in_proportion(picture, self.picture_size, self.longest)
+            # At no less than twice the wanted size: faster than in full, and still twice as fine.
+            seen = open_picture(picture, at_least=2 * size).resize((size, size), Image.Resampling.BICUBIC)
+            return np.asarray(seen), (size, size)
+        seen = open_picture(picture)
+        scale = min(size / min(seen.size), self.longest / max(seen.size))
+        width, height = (max(1, round(scale * side)) for side in seen.size)
+        resized = seen.resize((width, height), Image.Resampling.BILINEAR)
+        return np.asarray(resized), (seen.height, seen.width)
 
     def fingerprint(self) -> str:
         """Return a sha256 over the weights: two backbones with the same one give the same features."""

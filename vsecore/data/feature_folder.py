@@ -78,7 +78,7 @@ class Meta:
         least = CAPTIONS_A_PICTURE if others["dataset"] in COLLECTIONS else 1
         most = 0
         for name, split in splits.items():
-            counts = np.bincount(split.owner, minlength=len(split.picture_ids))
+            counts = split.caption_counts
             most = max(most, int(counts.max()))
             if counts.min() < least or (np.diff(split.owner) < 0).any():
                 odd = split.picture_ids[int(counts.argmin())]

@@ -22,7 +22,7 @@ from vsecore.data.feature_folder import (
     first_not_finite,
     read_meta,
 )
-from vsecore.data.splits import Split, caption_numbers
+from vsecore.data.splits import Split
 from vsecore.processes import from_main_process, join_processes
 from vsecore.typed import counted, short
 
@@ -119,7 +119,7 @@ class FolderWriter:
         split, counts = self.splits[name], self.counts.get(name)
         lines: dict[str, Sequence[object] | None] = {
             "ids": split.picture_ids,
-            "caption_counts": caption_numbers(split.owner, len(split.picture_ids)) or None,
+            "caption_counts": split.caption_numbers or None,
             "caption_ids": split.caption_ids,
             "counts": None if counts is None else counts.tolist(),
             "caps": split.captions,

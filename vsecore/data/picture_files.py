@@ -98,22 +98,3 @@ def decoded_ahead(decode: Callable[[Path], T], batches: Sequence[Sequence[Path]]
                 yield [future.result() for future in ready]
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def decode_picture(path: Picture, size: int) -> np.ndarray:
-    """Return one picture, squashed to a square: (size, size, 3) uint8."""
-    # Decoded at no less than twice the wanted size: faster than in full, and still twice as fine.
-    picture = open_picture(path, at_least=2 * size)
-    return np.asarray(picture.resize((size, size), Image.Resampling.BICUBIC))
-
-
-def decode_in_proportion(path: Picture, shortest: int, longest: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return one picture (h, w, 3) uint8 in its own proportions, with height and width of its file.
-
-    Its shorter side becomes `shortest`, unless the longer one would then be above `longest`.
-    """
-    picture = open_picture(path)
-    scale = min(shortest / min(picture.size), longest / max(picture.size))
-    width, height = (max(1, round(scale * side)) for side in picture.size)
-    resized = picture.resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(resized), (picture.height, picture.width)

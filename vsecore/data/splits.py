@@ -60,12 +60,6 @@ LONGEST_CAPTION = 10_000
 """In characters. Anything longer is a damaged file, not a caption, and would take minutes to read."""
 
 
-def caption_numbers(owner: np.ndarray, pictures: int) -> list[int]:
-    """Return how many captions each picture has; [] if each has five, as in the published collections."""
-    counts = np.bincount(owner, minlength=pictures)
-    return [] if (counts == CAPTIONS_A_PICTURE).all() else counts.tolist()
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
     """Pictures and their captions: one part of a dataset. They must fit each other."""
@@ -149,6 +143,11 @@ class Split:
     def caption_counts(self) -> np.ndarray:
         """How many captions each picture has, (n,) int64."""
         return np.bincount(self.owner, minlength=len(self))
+
+    @property
+    def caption_numbers(self) -> list[int]:
+        """How many captions each picture has; [] if each has five, as in the published collections."""
+        return [] if (self.caption_counts == CAPTIONS_A_PICTURE).all() else self.caption_counts.tolist()
 
     @functools.cached_property
     def _captions_by_picture(self) -> tuple[np.ndarray, np.ndarray]:
