@@ -9,7 +9,6 @@ import json
 import os
 import stat
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -41,7 +40,6 @@ from vsecore.typed import from_json
 CHECKPOINT = "checkpoint.safetensors"
 HISTORY = "history.jsonl"
 """For people and their tools: a line for each finished epoch. Nothing here reads it."""
-DAY = 24 * 3600
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -231,10 +229,9 @@ class RunFolder:
             parameter, _, name = key.partition(".")
             moments.setdefault(int(parameter), {})[name] = moment
         optimizer.load_state_dict({**optimizer.state_dict(), "state": moments})
-        # Partial files that a killed run left, ours and safetensors'; a recent one may be in use.
+        # Partial files that a killed run left, ours and safetensors'.
         for left in (*self.folder.glob(".*.part"), *self.folder.glob(".tmp*")) if self.writes else ():
-            if time.time() - left.stat().st_mtime > DAY:
-                left.unlink(missing_ok=True)
+            left.unlink(missing_ok=True)
         return state
 
     def keep_best(self, model: VSE) -> None:
