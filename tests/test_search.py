@@ -32,6 +32,7 @@ from vsecore.data.karpathy import CaptionSplit
 from vsecore.data.photographs import Photographs, View
 from vsecore.data.picture_folders import list_pictures
 from vsecore.embedding import Embedding
+from vsecore.recipes import get
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scoring import encode
 from vsecore.search import Engine, Index, Seen, Source
@@ -39,7 +40,7 @@ from vsecore.search.index import PROPOSED, Term
 from vsecore.search.reference import flat, quantised, recall, top
 from vsecore.search.relevance import calibrate, relevance_of
 from vsecore.search.store import FILE, Facts, Store
-from vsecore.similarity import SIMILARITIES, max_sim, unit
+from vsecore.similarity import SIMILARITIES, Similarity, max_sim, unit
 from vsecore.training import load_run
 
 WORDS = ["dog", "cat", "a red square", "a big green picture of a dog"]
@@ -419,6 +420,25 @@ def test_terms_add_and_subtract_what_they_are_alike(engine, album):
         index.search([Term("dog"), Term("dog", -1)])
 
 
+def test_vectors_are_ranked_by_the_models_own_similarity_whatever_it_is(towers, album):
+    class Apart(Similarity):
+        reads = "vectors"
+
+        def forward(self, v, t):
+            return torch.cdist(v.vectors, t.vectors)
+
+    model = get(str(towers))
+    own = Engine(model.build(3, model.tokenizer(["-"])), model.tokenizer(["-"]), "mine")
+    own.model.similarity = Apart()
+    index = Index.build(album, own)
+    numbers, vectors = index.all_vectors()
+    distances = np.linalg.norm(vectors - own.sentence("dog"), axis=1)
+    found = index.search("dog", 5)
+    assert ranked(found) == numbers[np.argsort(-distances, kind="stable")[:5]].tolist()
+    assert [one.score for one in found] == pytest.approx(sorted(distances)[:-6:-1], abs=1e-5)
+    assert ranked(index.search([Term("dog", -1)], 1)) == numbers[[distances.argmin()]].tolist()
+
+
 def test_probabilities_add_up_to_what_was_right_and_an_index_keeps_them(engine, album, tmp_path, monkeypatch):
     index = Index.build(album, engine, tmp_path / "index")
     files, captions = sorted(album.glob("*.png")), WORDS * 7
@@ -449,7 +469,8 @@ def test_probabilities_add_up_to_what_was_right_and_an_index_keeps_them(engine, 
 class SetEngine:
     """Stands in for a trained set model: it compares, and the test hands it sets that are made already."""
 
-    name, fingerprint, shape, has_sets, source = "sets", "0" * 64, SETS, True, None
+    name, fingerprint, shape, source = "sets", "0" * 64, SETS, None
+    has_sets, by_cosine = True, False
 
     def __init__(self, similarity):
         self.similarity = SIMILARITIES.build(similarity, {}, dim=32)

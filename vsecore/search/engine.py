@@ -17,6 +17,7 @@ from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.model import VSE
 from vsecore.retriever import READS_FEATURES, Retriever
+from vsecore.similarity import Cosine
 from vsecore.training.identity import tokenizer_digest
 
 
@@ -69,6 +70,11 @@ class Engine(Retriever):
     def has_sets(self) -> bool:
         """Whether pictures and sentences become sets of vectors."""
         return len(self.shape) == 2
+
+    @property
+    def by_cosine(self) -> bool:
+        """Whether the model compares single vectors by their cosine, as nearly all do."""
+        return not self.has_sets and isinstance(self.model.similarity, Cosine)
 
     def sentence(self, text: str) -> np.ndarray:
         """Embed a sentence: a unit vector (D,) or a set of them (K, D), float32."""

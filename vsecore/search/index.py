@@ -231,7 +231,7 @@ class Index:
         if isinstance(query, str | Path):
             return self.nearest(self.embed(query), k)
         terms = [(term.weight, self.embed(term.query)) for term in query]
-        if self.engine.has_sets:
+        if not self.engine.by_cosine:
             return self._found(self._ranked(terms, self.store.vectors())[:k])
         total = np.sum([weight * vector for weight, vector in terms], axis=0)  # (D,)   its cosines add up
         length = float(np.linalg.norm(total))
@@ -255,6 +255,8 @@ class Index:
             if isinstance(self.vectors, Vectors) and (now := self.store.writes()) != self._read_at:
                 self.vectors.synchronise(self.store)  # another process has brought the index up to date
                 self._read_at = now
+        if not (self.engine.by_cosine or self.engine.has_sets):  # nothing could propose the right ones
+            return self._found(self._ranked([(1.0, query)], self.store.vectors())[:k])
         wanted = max(k, PROPOSED) if self.engine.has_sets else k
         best = self.vectors.nearest(query, wanted)
         if self.engine.has_sets and best:

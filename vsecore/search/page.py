@@ -161,6 +161,7 @@ class Page(Starlette):
             count=len(self.index),
             model=Path(self.index.engine.name).name,  # whoever searches need not know where it lies
             has_sets=self.index.engine.has_sets,
+            by_cosine=self.index.engine.by_cosine,
             longest=LONGEST,
             is_local=self.index.url is None,
         )
