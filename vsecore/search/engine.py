@@ -83,10 +83,8 @@ class Engine(Retriever):
         return _vectors(self.encode_texts([text]))[0]
 
     def picture(self, path: str | Path) -> np.ndarray:
-        seen = next(self.pictures([Path(path)]))[0]
-        if seen.vectors is None:
-            raise ValueError(seen.problem)
-        return seen.vectors
+        """Embed a picture's file as `sentence` does a sentence."""
+        return _vectors(self.encode_images([path]))[0]
 
     def pictures(self, files: Sequence[Path], batch_size: int = 32) -> Iterator[list[Seen]]:
         """Embed picture files, batch by batch, in their order. A broken one has a `problem` instead."""

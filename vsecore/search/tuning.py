@@ -6,7 +6,6 @@ the learning rate is wrong, so that nothing can be learned; and the model collap
 the same vector.
 """
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from vsecore.scoring import encode
 from vsecore.search.engine import Engine
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
-from vsecore.training.planning import EnoughError
 from vsecore.typed import counted
 
 SPLITS = ("train", "dev", "test")
@@ -157,16 +155,14 @@ def check_overfit(
     )
     best = 0.0
 
-    def until_learned(event: Event) -> None:
+    def until_learned(event: Event) -> bool:
         nonlocal best
         if event.metrics is not None:
             best = max(best, (event.metrics["i2t_r1"] + event.metrics["t2i_r1"]) / 2)
-            if best >= LEARNED:
-                raise EnoughError
+        return best < LEARNED
 
-    with contextlib.suppress(EnoughError):
-        data = Dataset("pairs", pairs, pairs, pairs, recipe.features)
-        fit(plain, data, tokenizer=tokenizer, weights=weights, callback=until_learned, seed=seed)
+    data = Dataset("pairs", pairs, pairs, pairs, recipe.features)
+    fit(plain, data, tokenizer=tokenizer, weights=weights, callback=until_learned, seed=seed)
     if best < LEARNED:
         raise ValueError(
             f"overfit check: after {epochs} epochs on {len(chosen)} pairs R@1 is {best:.0f} %: "
