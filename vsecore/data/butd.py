@@ -174,37 +174,28 @@ def _find(paths: list[Path], folder: Path, names: _Names) -> dict[_Place, _Sourc
 # Folders with a file for each picture.
 
 
-def _find_files(paths: list[Path], names: _Names) -> dict[_Place, _Source]:
-    found = {}
-    for place, path in files.progress(_listed(paths, names).items(), desc="look up", unit="picture"):
-        found[place] = _Source(str(path), len(_read_arrays(path)[0]), partial(_read_arrays, path))
-    return found
-
-
-def _listed(folders: Sequence[Path], names: _Names) -> dict[_Place, Path]:
-    """Find the file of each picture; refuse two of one picture."""
+def _find_files(folders: Sequence[Path], names: _Names) -> dict[_Place, _Source]:
+    """Find the file of each picture, and count its regions; refuse two files of one picture."""
     found: dict[_Place, Path] = {}
     for path in (path for folder in folders for path in sorted(folder.iterdir())):
         if path.suffix in (".npy", ".npz") and path.is_file():
             place = names.place(path.stem, str(path))
             if place is not None and found.setdefault(place, path) != path:
                 raise ValueError(f"{found[place]} and {path} are both of one picture: keep one of the two")
-    return found
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray]:
-    """Map a `.npy` file of features, or read a `.npz` file, whose arrays have names."""
-    loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    if path.suffix == ".npy":
-        return {FEATURES[0]: loaded}
-    with loaded as arrays:
-        return {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
+    return {
+        place: _Source(str(path), len(_read_arrays(path)[0]), partial(_read_arrays, path))
+        for place, path in files.progress(found.items(), desc="look up", unit="picture")
+    }
 
 
 def _read_arrays(path: Path) -> _Arrays:
-    """Return the features of a file, and its boxes if it has any."""
+    """Return the features of a file, and its boxes if it has any: a `.npy` file is mapped, a `.npz` read."""
     with _damage_named(path):
-        found = _arrays(path)
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = {FEATURES[0]: loaded}
+        if path.suffix == ".npz":
+            with loaded as arrays:
+                found = {name: arrays[name] for name in (*FEATURES, *BOXES) if name in arrays}
         features, boxes = (next((found[n] for n in names if n in found), None) for names in (FEATURES, BOXES))
         if features is not None:
             features = _upright(features, features.shape[-1] <= MOST and features.shape[-2:-1] > (LEAST,))
