@@ -102,10 +102,10 @@ class FolderWriter:
                 if (path := self.folder / f"{name}_{kind}.txt") not in texts:
                     path.unlink(missing_ok=True)
             for path, text in texts.items():
-                self._write(path, text)
+                files.write_whole(path, text)
             digests |= rows.digests()
-        self._write(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
-        self._write(self.folder / META, self.meta.as_json())
+        files.write_whole(self.folder / CHECKSUMS, json.dumps(digests, indent=1))
+        files.write_whole(self.folder / META, self.meta.as_json())
         (self.folder / UNFINISHED).unlink(missing_ok=True)
         for name in self.splits:
             self.rows(name).note(None)
@@ -178,15 +178,11 @@ class FolderWriter:
             )
         for name, rows in missing.items():
             self.rows(name).note(~rows)
-        self._write(self.folder / UNFINISHED, self.meta.as_json())
+        files.write_whole(self.folder / UNFINISHED, self.meta.as_json())
         (self.folder / META).unlink(missing_ok=True)
         for name in begun:
             self.rows(name).make_files()
         return begun
-
-    def _write(self, path: Path, text: str) -> None:
-        if not files.holds(path, text):
-            files.write_whole(path, text)
 
 
 def as_stored(features: np.ndarray, dtype: str, names: Sequence[object]) -> np.ndarray:
