@@ -184,7 +184,6 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "vsepp_grid_grr"], ["vsepp_grid_gru"]),
         *(
             (["train", "vsepp_grid_gru", "--set", change], words)
             for change, words in (
@@ -201,8 +200,6 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["data", "extract", "nowhere", "out"], ["nowhere"]),
         (["data", "extract", "same", "same"], ["is the folder of the photographs"]),
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["without AdPool"]),
-        (["experiment", "2ad_parts", "--data", "nowhere"], ["nowhere", "folder"]),
-        (["experiment", "2ad_parts", "--seeds", "0"], ["--seeds"]),
         (["experiment", "2ad_parts", "--missing", "--dry-run"], ["a name is given"]),
         (["experiment", "2ad_parts", "--claim", "2ad"], ["--claim is given without --missing"]),
     ],

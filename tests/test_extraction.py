@@ -172,7 +172,6 @@ def flip(path, place):
 
 DAMAGES = {
     "cut short": lambda path: os.truncate(path, max(path.stat().st_size - 300, 9)),
-    "grown": lambda path: os.truncate(path, path.stat().st_size + 300),
     "first byte": lambda path: flip(path, 0),
     "last byte": lambda path: flip(path, -1),
     "removed": lambda path: path.unlink(),

@@ -392,8 +392,6 @@ def test_bert_is_kept_and_rebuilt_without_its_source(tmp_path):
     ("options", "names"),
     [
         ({"seed": -1}, "seed"),
-        ({"save_every": 0}, "save_every"),
-        ({"precision": "float8"}, "precision"),
         ({"sede": 1}, "sede"),
         ({"recipe": recipe(training__batch_size=41)}, r"training\.batch_size"),
         ({"recipe": recipe("vsepp_region_gru")}, "reads 'region'"),
