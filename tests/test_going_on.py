@@ -11,10 +11,13 @@ from small import assert_same_run, recipe, train
 from test_cli import SMALL, complaint, features, run  # noqa: F401
 from vsecore.experiments.tuning import best, is_settled, ladder_around, search
 from vsecore.training import load_run
+from vsecore.training.command import Command, remembered
 
 
 def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, complaint):  # noqa: F811
     monkeypatch.chdir(features.parent)
+    for name in ("vsepp_grid_gru", "auto"):  # folders that are called as what is no folder
+        (features.parent / name).mkdir()
     options = ["--data", features.name, *SMALL, "--set", "training.epochs=3", "--seed", 5]
     with monkeypatch.context() as patched:
         patched.setattr("vsecore.cli.options.spoken", lambda metrics: 1 / 0)  # after the first epoch
@@ -34,6 +37,14 @@ def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, com
         assert list(map(json.loads, lines)) == history
     found = json.loads((tmp_path / "whole" / "metrics.json").read_text())
     assert found["dev"] == load_run("whole").best and found["test"]["rsum"] > 0
+
+
+def test_a_worlds_name_is_kept_though_a_folder_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenes").mkdir()
+    for worlds, data in ((["scenes"], "scenes"), ([], str(tmp_path / "scenes"))):
+        Command("vsepp_grid_gru").keep(tmp_path, worlds)
+        assert remembered(tmp_path) == Command("vsepp_grid_gru", data=data)
 
 
 def test_a_run_begins_where_another_ended_with_its_words(features, tmp_path, complaint):  # noqa: F811

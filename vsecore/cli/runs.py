@@ -144,6 +144,7 @@ def train_as(
     """Train as a command says; `how` holds the settings of `fit` that do not change the result."""
     from vsecore.data.known_words import words_report
     from vsecore.data.sentence_targets import MODEL, with_targets
+    from vsecore.experiments import WORLDS
     from vsecore.mining import load_negatives
     from vsecore.training import fit_in_rounds
     from vsecore.training.checkpoints import refuse_to_overwrite
@@ -168,7 +169,7 @@ def train_as(
     negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
     rounds = {"": folder, "first round, ": folder / FIRST_ROUND}
     _advise(list(rounds.values()), resume)
-    keep = cache(partial(command.keep, folder))  # as soon as there is a run
+    keep = cache(partial(command.keep, folder, tuple(WORLDS)))  # as soon as there is a run
     last, first = (
         partial(_follow, keep, prefix, TensorBoardLog(place / "tensorboard") if tensorboard else None)
         for prefix, place in rounds.items()

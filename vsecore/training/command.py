@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from vsecore.data.files import read_json, write_json
+from vsecore.recipes import RECIPES, is_towers
 
 FILE = "command.json"
 
@@ -24,9 +26,13 @@ class Command:
     seed: int = 0
     precision: str = "auto"
 
-    def keep(self, folder: Path) -> None:
-        """Write the command into a run's folder."""
-        content = {name: _absolute(value) for name, value in asdict(self).items()}
+    def keep(self, folder: Path, worlds: Collection[str] = ()) -> None:
+        """Write the command into a run's folder. The `worlds` are data, whatever folder is called so."""
+        named = {*worlds, self.precision}
+        if self.recipe.partition("+")[0] in RECIPES and not is_towers(self.recipe):
+            named.add(self.recipe)
+        content = asdict(self)
+        content |= {name: _absolute(value) for name, value in content.items() if value not in named}
         write_json(folder / FILE, content, indent=1)
 
     def over(self, noted: Command) -> Command:
