@@ -1,22 +1,19 @@
 import http.server
-import io
-import json
 import random
 import threading
 import zipfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
+from coco import make_coco
+from small import contents
 from vsecore import cli
-from vsecore.data import collections, files, sources
+from vsecore.data import collections, files
 from vsecore.data.collections import download, unpack
 from vsecore.data.karpathy import check_photographs
-from vsecore.data.sources import COLLECTIONS, Collection
 
 BODY = random.Random(0).randbytes(300_000)
 
@@ -246,39 +243,15 @@ def test_only_what_is_wanted_is_taken_and_unpacking_mends(tmp_path):
         unpack(archive, "train/", tmp_path)
 
 
-def jpeg(number):
-    out = io.BytesIO()
-    Image.new("RGB", (40 + number, 30), (number * 9 % 256, 99, 5)).save(out, "JPEG")
-    return out.getvalue()
-
-
-PICTURES = {f"val2014/COCO_val2014_{i:012}.jpg": jpeg(i) for i in range(12)}
-
-
 @pytest.fixture
-def coco(site, tmp_path, monkeypatch):
+def coco(site, tmp_path):
     """A small COCO on the server: its real archives' names and shapes."""
-    splits = ["train", "restval", "val", "test"]
-    images = [
-        {
-            "filepath": "val2014",
-            "filename": name.partition("/")[2],
-            "cocoid": i,
-            "split": splits[i % 4],
-            "sentences": [{"raw": f"Caption {c} of {i} ."} for c in range(5)],
-        }
-        for i, name in enumerate(PICTURES)
-    ]
-    captions = json.dumps({"dataset": "coco", "images": images}).encode()
-    packed = {"dataset_coco.json": captions, "dataset_flickr8k.json": b"{}"}
-    place = tmp_path / "server"
-    place.mkdir()
-    site.bodies = {
-        "/caption_datasets.zip": zipped(place / "c.zip", packed).read_bytes(),
-        "/val2014.zip": zipped(place / "v.zip", PICTURES).read_bytes(),
-    }
-    small = Collection("dataset_coco.json", COLLECTIONS["coco"].archives[:2])
-    monkeypatch.setitem(sources.COLLECTIONS, "coco", small)
+    pictures = contents(make_coco(tmp_path / "server"))
+    captions = {"dataset_coco.json": pictures.pop("dataset_coco.json"), "dataset_flickr8k.json": b"{}"}
+    site.bodies = {"/caption_datasets.zip": zipped(tmp_path / "zip", captions).read_bytes()}
+    for folder in ("train2014", "val2014"):
+        packed = {name: data for name, data in pictures.items() if name.startswith(folder)}
+        site.bodies[f"/{folder}.zip"] = zipped(tmp_path / "zip", packed).read_bytes()
     return tmp_path / "coco"
 
 
@@ -293,21 +266,23 @@ def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site, coc
     site.drops = [300, 300, 300]
     code, said = run(*get)
     assert code == 0, said
-    assert left(coco) == ["caption_datasets.zip", "dataset_coco.json", "val2014", "val2014.zip"]
+    whole = contents(coco.parent / "server")
+    archives = {f"{name}.zip" for name in ("caption_datasets", "train2014", "val2014")}
+    assert contents(coco).keys() == whole.keys() | archives
     assert run("data", "check", coco)[0] == 0
     before = len(site.asked)
-    for archive in ("caption_datasets.zip", "val2014.zip"):
+    for archive in archives:
         (coco / archive).unlink()
     assert run(*get)[0] == 0 and len(site.asked) == before
-    assert left(coco) == ["dataset_coco.json", "val2014"]
-    names = sorted(PICTURES)
-    (coco / names[0]).unlink()
-    (coco / names[1]).write_bytes(b"")
+    assert contents(coco) == whole
+    lost, damaged = sorted(coco.glob("val2014/*"))[:2]
+    lost.unlink()
+    damaged.write_bytes(b"")
     code, said = run("data", "check", coco)
-    assert code == 1 and all(Path(name).name in said for name in names[:2])
+    assert code == 1 and lost.name in said and damaged.name in said
     assert f"vse data get coco --root {coco}" in said
     assert run(*get)[0] == 0
-    assert all((coco / name).read_bytes() == data for name, data in PICTURES.items())
+    assert contents(coco) == whole | {"val2014.zip": site.bodies["/val2014.zip"]}
     assert check_photographs(coco).problems == []
 
 
