@@ -453,6 +453,27 @@ def test_a_rate_that_diverges_is_worse_than_all_others():
     assert tried == {1e-3: -math.inf}
 
 
+def test_a_rate_at_which_another_seed_diverges_is_given_up_for_all(tmp_path, monkeypatch):
+    monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
+
+    def curve(entry, real=tuning.development_curve):
+        said = 100 - abs(math.log2(entry.config["training"]["learning_rate"] / 3e-3))
+        return real(entry) if tuning.DIVERGED in entry.metrics else [said]
+
+    def train(recipe, *given, fit_=running.fit_in_rounds, **options):
+        if recipe.training.learning_rate == 4e-3 and options["seed"] == 1:
+            raise FloatingPointError("it diverged")
+        return fit_(recipe, *given, **options)
+
+    monkeypatch.setattr(running, "fit_in_rounds", train)
+    monkeypatch.setattr(tuning, "development_curve", curve)
+    for _ in range(2):
+        found = run("2ad_parts", small_data, seeds=(0, 1), arms=["all"], folder=tmp_path)["all"]
+        assert [one.config["training"]["learning_rate"] for one in found] == [2e-3, 2e-3]
+    (arm,) = studied("2ad_parts", "small", folder=tmp_path).values()
+    assert arm.seeds == {0, 1} and arm.trainings[0].tried[4e-3] == -math.inf
+
+
 def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypatch):
     monkeypatch.setitem(FAIR_SCALE, "small", SMALL)
     for number, best in enumerate(("mean", "5-max")):

@@ -25,10 +25,19 @@ ROWS: dict[str, dict[str, tuple[str, str]]] = {
         "BFAN": ("cross_attention", "BFAN prob"),
         "VSRN": ("cross_attention", "VSRN"),
     },
-    "11": {"2AD: AdPool and AdOpt": ("2ad_systems", "VSE+2AD")},
+    "09": {"AOQ: VSRN and AdapOffQuin": ("one_protocol", "AOQ")},
+    "11": {
+        "VSE∞": ("one_protocol", "VSE∞"),
+        "2AD: AdPool and AdOpt": ("2ad_systems", "VSE+2AD"),
+    },
     "12": {
         "2AD, regions and grid": ("2ad_ensembles", "RG"),
         "2AD, regions, grid and patches": ("2ad_ensembles", "RGP"),
+    },
+    "14": {
+        "PVSE": ("one_protocol", "PVSE"),
+        "PCME": ("one_protocol", "PCME"),
+        "DivE": ("one_protocol", "DivE"),
     },
     "15": {"InfoNCE (baseline of LTD)": ("latent_targets", "BL")},
     "16": {

@@ -54,7 +54,7 @@ plots.house_style()
 # %% [markdown]
 # ## What AdOpt does
 #
-# 2AD has two parts. AdPool is the subject of [Pooling](10_pooling.ipynb). AdOpt, the subject of this notebook, lets the batch itself
+# 2AD has two parts. AdPool is the subject of [Pooling](10_pooling.ipynb). AdOpt lets the batch itself
 # decide how many negatives each query learns from. We train the same towers twice for one short epoch, from the same weights, on the same
 # batches and at the same learning rate: once with the hardest triplet of VSE++, which learns from one negative, and once with AdOpt. A
 # *variant* such as `+without_adopt` names a change to the recipe.
@@ -103,8 +103,8 @@ end = {name: log["rsum"][-1] for name, log in seen.items()}
 lesson.finding("AdOpt learns much faster", end["AdOpt"] > 2.5 * end["hardest triplet"])
 
 # %% [markdown]
-# AdOpt learns much faster. Could the triplet's learning rate simply be wrong? No: in the long runs of the last section each loss has the
-# learning rate that suits it best, and after one epoch the gap is just as large. So how does AdOpt do it?
+# AdOpt learns much faster. Is the triplet's learning rate wrong? No: in the long runs of the last section each loss has the rate that suits it best,
+# and after one epoch the gap is as large. So how does AdOpt do it?
 #
 # ## Why one negative is not enough
 #
@@ -526,8 +526,8 @@ for K in (1, 4):
 
 # %% [markdown]
 # The loss of a perfect batch is no longer 0, and it has no gradient: the same similarity is pulled up as a pair and pushed down
-# as a negative. At $K = 1$ this happens to every query whose pair already ranks first. So check the mask first when you write a
-# contrastive loss, because nothing crashes although such queries teach nothing.
+# as a negative. At $K = 1$ this happens to every query whose pair already ranks first. So check the mask first when you write a contrastive loss:
+# nothing crashes.
 #
 # ## Your own experiment: a fixed number
 #
@@ -568,7 +568,7 @@ check("11.explore", (your_expectation, your_finding))
 # ## Results: is AdOpt faster, and is it better at the end?
 #
 # In the long runs each loss has its own learning rate, chosen on the development split, and trains for 15 epochs from five seeds. Two
-# more losses are *max violation* (hinges on all negatives in the first epoch, then on the hardest) and AdOpt's own loss with *all 127
+# more losses are *max violation* (hinges on all negatives in the first epoch, then the hardest) and AdOpt's own loss with *all 127
 # negatives always*. First, the whole training, as in the paper's figures C-2 and A.2-1:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -632,8 +632,8 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # keeps 114 of the 127 negatives, and ends much as with all: 1.6 below AdOpt, and 2.4 above it in mAP@R to text.
 #
 # **What the margin does.** *All 127, no margin* is InfoNCE; it differs from *all 127 always* in little but the margin of 0.2. The margin
-# raises rsum by 7.4 and lowers mAP@R from picture to text by 3.5. So it changes both measures more than the schedule does. The
-# likely reason is the false negatives: the margin goes on pushing captions away that are true of a picture but were not written for it. Rsum rewards
+# raises rsum by 7.4 and lowers mAP@R from picture to text by 3.5. So it changes both measures more than the schedule does. The likely reason is false
+# negatives: the margin goes on pushing captions away that are true of a picture but were not written for it. Rsum rewards
 # finding the caption that was written; mAP@R, which counts every true caption, does not.
 #
 # **What it means.** One negative is too few early on. A schedule is one cure; keeping all negatives and letting a low temperature choose
@@ -642,7 +642,8 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **How sure we are.** Five seeds on one drawn world. On Flickr8k, three seeds put AdOpt 46 above the hardest triplet, which is
 # still improving. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
-# Here is all of 2AD on the course's scoreboard. Its rows are trained on regions, so they differ from the figure above.
+# Here are all of 2AD and VSE∞ (GPO and max violation) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but it
+# sees the whole input in training, where 2AD leaves out a fifth: see [All together](17_all_together.ipynb).
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("11")

@@ -123,14 +123,27 @@ def run(
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
         record_references(runner.opened(kind), chosen.folder, log)
-    planned = _shared(systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of), log)
-    for arm in [arm for arm, trainings in planned.items() if not trainings]:
-        if chosen.arms:
-            raise ValueError(f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none")
-        del planned[arm]
-    each = [(seed, arm) for seed in seeds for arm in planned]
-    found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]), log)
-    return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
+    before = None
+    while True:
+        planned = _shared(
+            systems, lambda arm: experiment.trainings(arm, runner.features, runner.recipe_of), log
+        )
+        for arm in [arm for arm, trainings in planned.items() if not trainings]:
+            if chosen.arms:
+                raise ValueError(
+                    f"arm {arm!r} is the best of several on dev: the scale 'lesson' chooses none"
+                )
+            del planned[arm]
+        each = [(seed, arm) for seed in seeds for arm in planned]
+        try:
+            found = _shared(each, lambda one: runner.record(one[1], planned[one[1]], one[0]), log)  # noqa: B023
+            return {arm: [found[seed, arm] for seed in seeds] for arm in planned}
+        except FloatingPointError as error:
+            if chosen.scale != "fair" or planned == before:
+                raise
+            log(f"{error}; so the next best learning rate is taken, from every seed")
+            before = planned
+            runner.tuned.clear()
 
 
 def _shared(items: Iterable[Any], work: Callable[[Any], Any], log: Callable[[str], None]) -> dict[Any, Any]:
@@ -287,17 +300,10 @@ class _Runner:
 
     def on_dev(self, title: str, recipe: Recipe, system: System) -> float:
         """Train a recipe from the seed for tuning, and return its best rsum on dev."""
-        training, seed = Training(recipe, system), tuning.SEED
-        if self.recorded([training], seed, tuning.DIVERGED):
+        training = Training(recipe, system)
+        if any(self.recorded([training], seed, tuning.DIVERGED) for seed in self.settings.seeds):
             return -math.inf
-        try:
-            entry = self.record(title, [training], seed, for_tuning=True)
-        except FloatingPointError:
-            found = dict[str, Any](name=recipe.name, config_hash=training.digest, config=recipe.portable())
-            found |= {"data": self._source(training, seed), "seed": seed, "precision": self.precision}
-            gone = records.record(**found, metrics={tuning.DIVERGED: 1}, seconds=0.0, note="it diverged")
-            records.write(gone, self.settings.folder / tuning.DIVERGED)
-            raise
+        entry = self.record(title, [training], tuning.SEED, for_tuning=True)
         self.trained.clear()
         return max(tuning.development_curve(entry))
 
@@ -360,18 +366,31 @@ class _Runner:
         if miner is not None and first is not None and first.keeps_weights:  # its model is trained further
             begun = dict(self.train(miner, seed).run.model.cpu().state_dict())
         watch = Watch(folder, (observe_negatives, *([observe_losses] if experiment.follows_losses else [])))
-        run = fit_in_rounds(
-            training.recipe,
-            data,
-            folder=folder,
-            resume=True,
-            tokenizer=tokenizer,
-            vectors=vectors,
-            negatives=negatives,
-            weights=begun,
-            callback=watch,
-            seed=training.seed(seed),
-        )
+        try:
+            run = fit_in_rounds(
+                training.recipe,
+                data,
+                folder=folder,
+                resume=True,
+                tokenizer=tokenizer,
+                vectors=vectors,
+                negatives=negatives,
+                weights=begun,
+                callback=watch,
+                seed=training.seed(seed),
+            )
+        except FloatingPointError:
+            found = {
+                "name": training.recipe.name,
+                "config_hash": training.digest,
+                "seed": training.seed(seed),
+            }
+            found |= {"config": training.recipe.portable(), "data": self._source(training, seed)}
+            found |= {"metrics": {tuning.DIVERGED: 1}, "precision": self.precision, "seconds": 0.0}
+            if self.settings.scale == "fair":
+                gone = records.record(**found, note="it diverged")
+                records.write(gone, self.settings.folder / tuning.DIVERGED)
+            raise
         self.trained[key] = Trained.measure(run, data, experiment, watch.steps(), negatives)
         return self.trained[key]
 

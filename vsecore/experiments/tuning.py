@@ -62,13 +62,17 @@ def recorded(
 
 
 def tried(by_rate: Mapping[float, Iterable[Record]]) -> dict[float, float]:
-    """Return the best rsum on dev at each learning rate, from the seed used for tuning; see `recorded`."""
-    return {
-        rate: max(curve)
-        for rate, entries in by_rate.items()
-        for entry in entries
-        if entry.seed == SEED and (curve := development_curve(entry))
-    }
+    """Return the best rsum on dev at each learning rate, from the seed used for tuning; see `recorded`.
+
+    A rate at which any seed diverged has minus infinity, like one at which that for tuning did.
+    """
+    found = dict[float, float]()
+    for rate, several in by_rate.items():
+        for entry in several:
+            if entry.seed == SEED and (curve := development_curve(entry)):
+                gone = any(DIVERGED in one.metrics for one in several)
+                found[rate] = -math.inf if gone else max(curve)
+    return found
 
 
 def best(results: Mapping[float, float]) -> float:

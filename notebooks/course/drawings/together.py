@@ -19,11 +19,15 @@ GROUPS = {
         "Transformers (thesis)",
         "VSRN",
         "TERN",
+        "AOQ: VSRN and AdapOffQuin",
+        "PCME",
+        "VSE∞",
         "2AD: AdPool and AdOpt",
         "2AD on whole input",
         "LTD, constraint",
     ),
     "words compared with regions": ("SCAN, text to image", "SCAN, image to text", "BFAN"),
+    "sets of vectors": ("PVSE", "DivE"),
     "ensembles": ("2AD, regions and grid", "2AD, regions, grid and patches"),
 }
 """Rows of the scoreboard, by what they compare."""
