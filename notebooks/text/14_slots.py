@@ -694,15 +694,15 @@ lesson.outcome(
 # And the idle slots? In the long trainings, each of the captions' four vectors retrieves well alone. But each contains the global feature, so its
 # slot may still be idle.
 #
-# On the course's scoreboard, whose world is less ambiguous, all three systems with sets or clouds stand in the middle by rsum. But PCME ranks the true
-# captions of a picture best so far:
+# On the course's scoreboard, whose world is less ambiguous, PVSE, PCME and DivE stand in the middle by rsum. But PCME ranks the
+# true captions of a picture better than all but AOQ:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 without_global = experiments.studied("set_parts", "scenes")["without global feature, longer"]
 lesson.outcome("without the global feature, 8", round(dots.gap(dive, without_global)[0]) == 8)
 board = course.standings.found("14")
 to_text = {name: dots.mean(arm, "i2t_map_at_r") for name, arm in board.items()}
-lesson.outcome("PCME leads to text", max(to_text, key=to_text.get) == "PCME")
+lesson.outcome("PCME comes second to text", sorted(to_text, key=to_text.get)[-2] == "PCME")
 course.scoreboard("14")
 
 # %% [markdown]
