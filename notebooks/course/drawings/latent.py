@@ -73,6 +73,7 @@ def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mappin
     rsum, multiplier, reconstruction, _ = grid
     rsum.set_ylim(bottom=440)
     multiplier.set_yscale("symlog", linthresh=1)
+    multiplier.set_ylim(bottom=-0.1)
     multiplier.set_yticks([0, 1, 2, 5, 10, 20, 50], ["0", "1", "2", "5", "10", "20", "50"])
     for line in reconstruction.get_lines():
         if bound := bounds.get(str(line.get_label())):
