@@ -646,8 +646,8 @@ lesson.outcome(
 )
 
 # %% [markdown]
-# **What came out.** Cross-attention is 25 to 31 points of rsum above VSE++ on average, and more than 20 in each of the five seeds. But VSRN
-# has the highest rsum of all, 517.8, although it compares one vector with one vector, at a cost of 1 where SCAN pays hundreds. By mAP@R,
+# **What came out.** Cross-attention is 25 to 31 points of rsum above VSE++ on average, and more than 20 in each of the five seeds. But VSRN has the
+# highest rsum here, 517.8, although it compares one vector with one vector, at a cost of 1 where SCAN pays hundreds. By mAP@R,
 # which counts every true pair, the order is different: BFAN leads from picture to text (32.9 %, VSRN 30.9 %), and SCAN *i2t* from text to
 # picture (77.1 %, VSRN 71.4 %).
 #

@@ -513,8 +513,8 @@ if knob:
 # Start with the lead over the hardest of all: it falls as near duplicates are added, so the hardest negatives do get harder. With many near
 # duplicates, even a small batch often contains one, so the online negatives get harder too.
 #
-# Now compare the two lower lines. The lead over all negatives falls, but the lead over the truly false ones hardly does. So what near duplicates add
-# at the top of the list are mostly not harder negatives but right answers: a caption seldom names the one fact in which two pictures differ, so it is
+# Now compare the two lower lines. The lead over all negatives falls, but the lead over the truly false ones hardly does. So at the top of the list,
+# near duplicates mostly add right answers, not harder negatives: a caption seldom names the one fact in which two pictures differ, so it is
 # often true of
 # both. On photographs this curve cannot be drawn, because nobody has judged the training pairs. So a miner cannot tell a hard
 # negative from a right answer.

@@ -130,8 +130,8 @@ for title in draw.MEASURES.values():
     lesson.finding("the three end within a few points", max(reached) - min(reached) < 12)
 
 # %% [markdown]
-# In the paper's figure 4, on COCO, AdapOffQuin passes the best of the baselines (here dotted) in fewer than ten epochs. Here all three end
-# within a few points, which is less than such short trainings can tell apart.
+# In the paper's figure 4, on COCO, AdapOffQuin passes the best of the baselines (here dotted) in fewer than ten epochs. Here all three end within a
+# few points, too few to tell apart in such short trainings.
 #
 # ## Seven similarities
 #
@@ -249,7 +249,8 @@ for name, negative in hinges.items():
 # ````
 #
 # So a hinge teaches its *anchor* only the difference between the other two, nothing of what they share. (For unit vectors this is exact only
-# while $v$ has none of the shared direction.) Along it, *anchor t* moves $v$ and $v_{\mathrm{off}}$ just as *no common element* does, but there $t$
+# while $v$ has none of the shared direction.) Along that direction, *anchor t* moves $v$ and $v_{\mathrm{off}}$ as *no common element* does, but
+# there $t$
 # learns only a difference. The paper says that a common anchor "weakens the model's generalization capability from training to testing", and that
 # triplets never rank pairs "that contain no common samples"; the hinge *no common element* does.
 #
@@ -411,8 +412,8 @@ print("by hand and by autograd: the same")
 # %% [markdown]
 # The pair is fixed at $s(v, t) = 0.5$ (dotted), and each map shows how strongly training moves one of the three similarities,
 # for every pair of online and offline negatives. Orange is pushed down, purple is pulled up. Along the black line the weight is zero, and to its
-# right it is *negative* (though the weight's own gradient still pushes down in most of it). That matters only where the online hinge is open too: in
-# the small triangle.
+# right it is *negative*. That matters only where the online hinge is open too: in the small triangle, in half of which the weight's own gradient
+# still pushes down.
 
 # %%
 steps = torch.linspace(-0.2, 1, 121)
@@ -477,7 +478,8 @@ away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
 
 # %% [markdown]
-# In our run, never: the largest lead of an offline negative is 0.31 (last numbers), and it would take 0.45; the mean weight stays near $\beta$. So
+# In our run, never: the largest lead of an offline negative is about 0.3 (last numbers), and it would take 0.45; the mean weight stays near $\beta$.
+# So
 # the triangle is there in the equation, but these batches do not reach it, and clamping the weights would probably change nothing.
 #
 # ```{admonition} Where the code departs from the paper
@@ -558,7 +560,7 @@ for name in list(rounds)[1:]:
     lesson.finding("the three hardly differ", bool(by_picture.mean().abs() < 4))
 
 # %% [markdown]
-# Other test pictures would change as much.
+# Other test pictures could shift them as much.
 #
 # ## Break it: only the offline terms
 #
@@ -716,7 +718,7 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # or from adapting. The paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. See [the evidence
 # page](../evidence/aoq.md).
 #
-# On the scoreboard, of a world with fewer near duplicates, AdapOffQuin brings VSRN 3.1 rsum and 3.8 and 2.7 points of mAP@R (one seed):
+# On the scoreboard, of a world without near duplicates, AdapOffQuin brings VSRN 3.1 rsum and 3.8 and 2.7 points of mAP@R (seed 0 of both):
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 both = [experiments.studied("one_protocol", "scenes")[arm] for arm in ("AOQ", "VSRN")]

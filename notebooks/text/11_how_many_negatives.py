@@ -526,8 +526,8 @@ for K in (1, 4):
 
 # %% [markdown]
 # The loss of a perfect batch is no longer 0, and it has no gradient: the same similarity is pulled up as a pair and pushed down
-# as a negative. At $K = 1$ this happens to every query whose pair already ranks first. So check the mask first when you write a contrastive loss:
-# nothing crashes.
+# as a negative. At $K = 1$ this happens to every query whose pair already ranks first. So check the mask first when you write a contrastive loss: a
+# wrong one crashes nothing.
 #
 # ## Your own experiment: a fixed number
 #
@@ -560,9 +560,8 @@ check("11.explore", (your_expectation, your_finding))
 # ````{solution} ex-11-explore
 # :class: dropdown
 #
-# Four negatives are better than one, but still far behind: early in training, the four hardest negatives
-# are hard by accident too. With 16 or more
-# the curve comes close to AdOpt's. So it is the many negatives of the beginning that make AdOpt fast, not the few of the end.
+# Four negatives are better than one, but far behind: early on, the four hardest are hard by accident too. With 16 or more
+# the curve comes close to AdOpt's. So the many negatives of the beginning make AdOpt fast, not the few of the end.
 # ````
 #
 # ## Results: is AdOpt faster, and is it better at the end?
@@ -642,7 +641,8 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **How sure we are.** Five seeds on one drawn world. On Flickr8k, three seeds put AdOpt 46 above the hardest triplet, which is
 # still improving. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
-# Here are all of 2AD and VSE∞ (GPO and max violation) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but it
+# Here are 2AD as a whole and VSE∞ (GPO and max violation) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but
+# it
 # sees the whole input in training, where 2AD leaves out a fifth: see [All together](17_all_together.ipynb).
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]

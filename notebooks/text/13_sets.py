@@ -187,7 +187,7 @@ check("13.compromise", your_cosine)
 # Those who answer −0.5 took the cosine of the whole angle, which is the similarity of the two pictures.
 # ````
 #
-# In general, the answer is
+# At any angle, the best that one vector can do is
 #
 # $$\max_{\lVert y\rVert = 1}\ \min_i\ c(x_i, y) = \cos(\theta / 2).$$
 #
