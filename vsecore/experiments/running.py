@@ -380,15 +380,18 @@ class _Runner:
                 seed=training.seed(seed),
             )
         except FloatingPointError:
-            found = {
-                "name": training.recipe.name,
-                "config_hash": training.digest,
-                "seed": training.seed(seed),
-            }
-            found |= {"config": training.recipe.portable(), "data": self._source(training, seed)}
-            found |= {"metrics": {tuning.DIVERGED: 1}, "precision": self.precision, "seconds": 0.0}
             if self.settings.scale == "fair":
-                gone = records.record(**found, note="it diverged")
+                gone = records.record(
+                    name=training.recipe.name,
+                    config=training.recipe.portable(),
+                    config_hash=training.digest,
+                    data=self._source(training, seed),
+                    seed=training.seed(seed),
+                    metrics={tuning.DIVERGED: 1},
+                    seconds=0.0,
+                    note="it diverged",
+                    precision=self.precision,
+                )
                 records.write(gone, self.settings.folder / tuning.DIVERGED)
             raise
         self.trained[key] = Trained.measure(run, data, experiment, watch.steps(), negatives)
