@@ -612,8 +612,8 @@ lesson.outcome("to picture the oracle is a ceiling", max(to_picture[0]) < oracle
 lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r1"])
 
 # %% [markdown]
-# **What came out.** From text to picture, R@1 and mAP@R agree on 85 of 100 pairs of systems (two shares that add up to 1 and differ by 0.69
-# are 0.85 and 0.15). From picture to text they agree on about 70, where a coin would agree on 50.
+# **What came out.** From text to picture, R@1 and mAP@R agree on about 85 of 100 pairs of systems (two shares that add up to 1 and differ by 0.7 are
+# 0.85 and 0.15). From picture to text they agree on about 70, where a coin would agree on 50.
 #
 # **What it means.** Look at the oracle. From text to picture its R@1 of 66.8 is a ceiling, since a caption is often true of several
 # pictures. From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34
@@ -683,7 +683,7 @@ joint_space.benchmarks()
 # - A rank counts the negatives that score at least as high as the query's own item; ties count against the system.
 # - Recalls can be compared only for the same number of pictures; a formula predicts how they fall as pictures are added.
 # - R@1 asks for the own item, mAP@R for all that is true. From text to picture they mostly put our systems in the same order (rank correlation
-#   0.69), from picture to text much less so (0.41).
+#   0.7), from picture to text much less so (0.4).
 #
 # ## Where to read on
 #
