@@ -203,8 +203,8 @@ slow = {ms.pop(name) for name in (i2t, "SCAN, text to image", "BFAN")}
 lesson.outcome("cross-attention is slower to search", min(slow) > 4 > 3 > max(ms.values()))
 
 # %% [markdown]
-# **What came out.** By rsum, AOQ, VSRN with offline negatives, is highest (521.5, one seed), but by less than our margin. So close, too, lie the next
-# five: 2AD on three
+# **What came out.** By rsum, AOQ, VSRN with offline negatives, is highest (521.5, one seed), but by less than our margin. The next five lie as close
+# together: 2AD on three
 # kinds of features (517.9) and on two (514.8), which are ensembles, and three single systems, VSRN of 2019 (517.8), VSE∞ of 2021 (515.3) and 2AD on
 # whole input (515.2). Then come BFAN (511.9) and SCAN (511.1, undecided against all five). By mAP@R, AOQ leads from picture to text (34.6 %), but
 # SCAN *image to text* from text to picture (77.1 %).
