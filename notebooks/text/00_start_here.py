@@ -160,7 +160,7 @@ by_hand
 # :label: ex-00-search
 #
 # The last line of `search` above is the whole search. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and
-# `query` is one vector. Return the row numbers of the `k` largest cosines, the best first. Neither `v` nor `query` has length one.
+# `query` is one vector. Return the row numbers of the `k` largest cosines, the best first. Neither the rows of `v` nor `query` have length one.
 # ````
 #
 # ```{hint}
@@ -189,8 +189,8 @@ def your_search(v, query, k):  # (Ni, D), (D,) -> a list of k row numbers
 #
 # ## A world that knows what is true
 #
-# The embedded world draws the scenes, and five *annotators* describe each scene, each of them in one *caption*. Some say little, some
-# love detail. Here are four pictures, each with one of its five captions.
+# The embedded world draws the scenes, and five *annotators*, parts of the same program, describe each scene in one *caption* each.
+# Some say little, some love detail. Here are four pictures, each with one of its five captions.
 
 # %%
 rows = [0, 1, 2, 5]
@@ -396,7 +396,7 @@ check("00.explore", (your_expectation, your_finding))
 # ## Summary
 #
 # - Two networks turn pictures and sentences into vectors of one space, and search compares their directions.
-# - Recall at k counts how often the item that was written for the query comes among the first k.
+# - Recall at k counts how often an item that belongs to the query is among the first k.
 # - Training means lowering a loss on batches of pictures and captions; the test uses pictures that were never trained on.
 # - Your network puts the caption's own picture first in about one search of four, and a picture that the caption describes correctly in
 #   about two of five: many answers that recall counts as wrong are right.

@@ -115,7 +115,7 @@ print("the same mean of cells:", bool(apart < 1e-5))
 # for; a *key* $k_i = W_k x_i$, by which it can be found; and a *value* $u_i = W_u x_i$, which is what it tells the others. (Papers write
 # $v$ for the value; here $v$ is a picture.) The better the query of element $i$ fits the key of element $j$, the larger is the share
 # $a_{ij}$ that $i$ takes of the value of $j$. The *softmax* over $j$, exponentials divided by their sum, makes these shares positive, and
-# they add up to one. This is equation (1), with $D_h$ the width of a query:
+# they add up to one. This is the paper's equation (1), with $D_h$ the width of a query:
 #
 # $$\begin{aligned}
 # a_{ij}&=\mathrm{softmax}_j\left(\frac{q_i\cdot k_j}{\sqrt{D_h}}\right) , \\
@@ -123,7 +123,7 @@ print("the same mean of cells:", bool(apart < 1e-5))
 # \end{aligned}$$
 #
 # For example, a word that stands for a relation, such as *left*, may look for things, and so take large shares of *tree* and *car*. Several
-# *heads* attend side by side, each with its own matrices and a part of the width (with A heads, Dh = D / A), "in hope the heads will focus
+# *heads* attend side by side, each with its own matrices and a part of the width (with A heads, $D_h$ = D / A), "in hope the heads will focus
 # on different relational aspects", as the thesis says.
 #
 # ```{exercise} Attention
@@ -301,7 +301,7 @@ for name, x in (("without", words), ("with", words + position)):
 #
 # If a caption always begins at the first place, only long captions train the last positions, and the model can read off a caption's length.
 # So the thesis puts a random amount of padding in front of short captions: "to prevent our model from overfitting by exploiting caption
-# length and to learn more robust positional encodings". All padding was at the end, so we rotate each row:
+# length and to learn more robust positional encodings". `vocabulary.encode` pads at the end, so we rotate each row:
 
 
 # %%
@@ -422,10 +422,10 @@ def pair_loss(S, margin):  # (B, 2, 2) -> one number
 # :class: dropdown
 #
 # There are two right scores and two wrong ones. A wrong score stands in two hinges: in its row it competes for a picture, in its column
-# for a sentence. If you forget one direction, only one of the two towers has to learn left from right.
+# for a sentence. With the hinges of the pictures alone, both sentences may still prefer the same picture.
 # ````
 #
-# A tower embeds its elements, adds positions if it has any, and applies the block and the mean. You may skim the cells after it: they
+# A tower embeds its elements, adds positions if it has any, and applies the block and the mean. You may skim the cells after `Tower`: they
 # prepare data, train and score.
 
 
@@ -552,7 +552,7 @@ guesses = [found[f"in {side} only"][0] for side in ("pictures", "captions")]
 lesson.finding("positions in one: a guess", all(abs(one - 50) < 4 for one in guesses))
 
 # %% [markdown]
-# **What came out.** Both towers have a block in all three systems; they differ only in their positions. Only the system with positions in
+# **What came out.** Both towers have a block in all three systems, which differ only in their positions. Only the system with positions in
 # both towers prefers the right picture, in about four of five cases. The other two guess.
 #
 # **What it means.** Without positions in the captions, a sentence and its twin have the same vector; without positions in the pictures, a

@@ -72,8 +72,8 @@ run = lesson.trained(recipe, dataset)
 tokenizer, D = run.tokenizer, recipe.dim
 
 # %% [markdown]
-# Each box and each word has a vector too, the one that goes into the mean. We take their cosines: how similar is each box to the
-# word below the picture? The orange frame marks the most similar one. (We show the longer words of the caption.)
+# Each box and each word has a vector too, the one that goes into the mean. We take their cosines: each map shows how similar the
+# boxes are to the word below it, and frames the most similar one. (We show the longer words of the caption.)
 
 # %%
 caption, owner = dataset.dev.captions[row], int(dataset.dev.owner[row])
@@ -299,8 +299,8 @@ drawings.pools(seen, on_boxes[owner], on_words[row][:, : len(said)], said, capti
 # tells this picture from its hardest negative as well as anything else.
 #
 # One example proves nothing. Do pool $k$ of the picture and pool $k$ of the caption mean the same thing? The scenes let us measure it,
-# because we know which words name which box. Suppose that pool 5 of a caption reads *woman*. How much of its weight on the picture does
-# pool 5 put on the woman's box, and how much does pool 3? We average over all naming words, weighted by how strongly the pool reads them.
+# because we know which words name which box. Suppose that pool 5 of a caption reads *house*. How much of its weight on the picture does
+# pool 5 put on the house's box, and how much does pool 3? We average over all naming words, weighted by how strongly the pool reads them.
 # If the pools agree, then the pool that attends to a word should also attend, more than other pools, to the thing that the word names.
 # For comparison we take random pools on the model from above, which no loss has trained.
 
@@ -655,7 +655,7 @@ check("06.break", your_row)
 # ```{exercise} How the pools begin
 # :label: ex-06-explore
 #
-# Put a start of your own in place of `"two"`, such as `0.1 * random_pools`. Write down what you expect as `expected`: will its pools be more
+# Put a start of your own in place of `random_pools[:2]`, such as `0.1 * random_pools`. Write down what you expect as `expected`: will its pools be more
 # or less alike after training than the eight? Run the cells, and write down what you see as `found`.
 # ```
 

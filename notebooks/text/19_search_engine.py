@@ -138,10 +138,10 @@ for sentence in (test.captions[0], "a boat on the water"):
     print(f"{sentence}:", *(f"{100 * share:.0f} %" for share in likely))
 
 # %% [markdown]
-# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher. Below a half, an engine may end its
+# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher, most of all where many fit. Below a half, an engine may end its
 # list (`vse search calibrate`).
 #
-# Exact search compares the query with every vector. If the vectors are on a disk, they are read block by block, and only the best so far are kept.
+# Exact search compares the query with every vector. If these are on a disk, they are read block by block, and only the best so far are kept.
 #
 # ```{exercise} Search block by block
 # :label: ex-19-exact
@@ -193,8 +193,8 @@ print("as FAISS:", rows.tolist() == top(flat(vectors), query[None])[0].tolist())
 # %% [markdown]
 # ## What does exact search cost?
 #
-# Exact search reads every number of every vector, so its time should grow with the number of vectors. The next sections explain the faster searches of
-# this record. *Recall* in this notebook is the share of the exact ten, those that exact search puts first, that a faster search finds.
+# Exact search reads every number of every vector, so its time should grow with the number of vectors. The figure shows a recorded benchmark; the next sections
+# explain its faster searches. *Recall* in this notebook is the share of the exact ten, those that exact search puts first, that a faster search finds.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 (measured,) = records.find(results(), name="benchmark_search")
@@ -338,7 +338,7 @@ lesson.finding(
 apart = [a - b for a, b in zip(by_pictures, by_captions, strict=True)]
 lesson.finding("captions need more cells", min(apart[:3]) > 0.03)
 lesson.finding(
-    "the graph compares an eighth and finds all but 2 %", looked[2] < 0.2 and kept[2] > 0.97
+    "the graph compares an eighth, finds all but 1 %", looked[2] < 0.15 and kept[2] > 0.985
 )
 
 # %% [markdown]
@@ -536,7 +536,7 @@ lesson.outcome("a wide gap", round(measured.metrics["trap_cosine_of_the_means"],
 # from captions serve vectors that are not in the index.
 # ````
 #
-# It makes no difference that matters, and captions as queries lose more than pictures do in each case. Our gap is narrow, so we also look at the record of
+# It makes no difference that matters, and captions as queries lose more than pictures in each case. Our gap is narrow, so we also look at the record of
 # photographs, where it is wide (the cosine of the two means is 0.07). There too, captions kept 63 % of the exact ten by product quantisation, whether
 # it had learned from pictures alone or half from captions. With cells, examples that are half captions did harm: 66 % in place of 81 %. Codewords and
 # cells must fit what is stored, and each caption among the examples displaces a picture.
@@ -565,7 +565,7 @@ lesson.finding("59 and 70 %, then over 95", min(list(again.values())[1::2]) > 97
 lesson.finding("captions keep about 60", abs(again["10 proposed, captions ask (%)"] - 60) < 7)
 
 # %% [markdown]
-# With ten times as many proposals as are wanted, the second look finds nearly all of the exact ten, where the codes alone keep about 60 % for captions. This is one
+# With ten times as many proposals, the second look finds nearly all of the exact ten, where the codes alone keep about 60 % for captions. This is one
 # world, one model and one run of k-means.
 #
 # ## How does one search with sets?
@@ -602,13 +602,17 @@ course.numbers(kept)
 # %% tags=["hide-input"]
 first, hundred = list(kept.values())[::3], list(kept.values())[2::3]
 lesson.finding("ten proposed are too few, 100 enough", max(first) < 97 < min(hundred))
+twenty = [
+    kept[f"{name}, 20 proposed (%)"] for name in ("means of the sets", "MaxSim", "half by each")
+]
+lesson.finding("the means propose best", twenty[0] > max(twenty[1:]))
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 there = [round(100 * measured.metrics[f"sets_kept_of_{n}"], 1) for n in (20, 100, 200)]
 lesson.outcome("59.2, 96.8, 99.6 on photographs", there == [59.2, 96.8, 99.6])
 
 # %% [markdown]
-# In our run the means propose best, and a hundred candidates bring nearly all of the exact ten. On 2,000 photographs, with a DivE that was trained for longer, MaxSim kept 59.2 % with 20
+# In our run the means propose best, and a hundred candidates bring nearly all of the exact ten. On 2,000 photographs, with a DivE trained longer, MaxSim kept 59.2 % with 20
 # candidates, 96.8 % with 100 and 99.6 % with 200. To be safe, `vsecore.search` lets both propose a hundred, and ranks these exactly.
 #
 # ## Keeping the index consistent
@@ -642,7 +646,7 @@ print("left out:", *(path.name for path in report.broken))
 
 # %%
 width = dataset.test.pictures.shape[-1]
-other = Engine(FIRST_RECIPE.build(width, words), words, "another model", backbone=backbone)
+other = Engine(FIRST_RECIPE.build(width, words), words, "second engine", backbone=backbone)
 try:
     Index.load(kept_in, other)
 except ValueError as refused:
@@ -726,11 +730,11 @@ draw.ten_million(measured.metrics)
 
 # %% [markdown]
 # The first two rows are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
-# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and alone it finds 18 % here. FAISS has a faster scan for codes of four bits. Embedding the pictures takes longer: at 60 ms each, a week.
+# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and alone it finds 18 %. FAISS has a faster scan for codes of four bits. Embedding the pictures takes longer: at 60 ms each, a week.
 #
 # ## Your own pictures
 #
-# The same engine is three commands. Give the first one again whenever the folder changes.
+# The same engine is three commands. Give the first again whenever the folder changes.
 #
 # ```bash
 # vse search index photos/holidays --recipe clip_base_patch32   # or --run RUN, a training of yours
@@ -794,7 +798,7 @@ home.cleanup()
 # | encode | 02, 05, 15 | a vector holds what its network was trained to hold |
 # | pool | 10, 13, 14 | favouring large values is what counts; how the weights are found matters little |
 # | compare | 03, 07, 12, 19 | cross-attention finds more true pictures at hundreds of times the cost; re-ranking keeps most of that |
-# | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin only rsum |
+# | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin raises only rsum |
 # | judge | 03, 04, 17 | the best system depends on the measure, and gains hardly add up |
 # | run | 18, 19 | caching makes large batches fit, and skipping vectors or digits makes search fast |
 #

@@ -55,10 +55,10 @@ def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
         weights = np.full(len(shares), 100 / len(shares))
         style = {"color": colour, "hatch": hatch, "alpha": 0.75}
         panels[0].hist(shares, np.linspace(0, 1, 31), weights=weights, label=name, **style)
-    title = "Without the root one gets nearly all"
+    title = "Without the root, one element gets nearly everything"
     panels[0].set(xlabel="the largest share of 49", ylabel="queries (%)", title=title)
     panels[0].legend()
-    title = "Without residuals all become alike"
+    title = "Without residuals, all elements become alike"
     plots.curves(panels[1], depths, x="blocks passed", y="mean cosine of two elements", title=title)
     panels[1].set_ylim(-0.05, 1.05)
     alt = (
