@@ -565,8 +565,8 @@ lesson.finding("59 and 70 %, then over 95", min(list(again.values())[1::2]) > 97
 lesson.finding("captions keep about 60", abs(again["10 proposed, captions ask (%)"] - 60) < 7)
 
 # %% [markdown]
-# With ten times as many proposals, the second look finds nearly all of the exact ten, where the codes alone keep about 60 % for captions. This is one
-# world, one model and one run of k-means.
+# With ten proposals for each result, the second look finds nearly all of the exact ten, where the codes alone
+# keep about 60 % for captions. This is one world, one model and one run of k-means.
 #
 # ## How does one search with sets?
 #
