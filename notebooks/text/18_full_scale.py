@@ -17,7 +17,7 @@
 # **You will be able to** say what a training run on all of COCO costs before you start it, rehearse it on a small share, resume it after
 # a crash, bit for bit, train on large batches in little memory or on several GPUs, and work out what a query costs.
 #
-# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [Pooling](10_pooling.ipynb), and the chain rule.
+# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [How many negatives?](11_how_many_negatives.ipynb), and the chain rule.
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a half.
 #
@@ -245,7 +245,7 @@ course.numbers({f"{name} (%)": 100 * ratio for name, ratio in ratios.items()})
 # :class: dropdown
 #
 # On a quiet machine a plan from many steps is close (100 % would be exact), because steps hardly differ from each other. Ours timed each recipe for half a
-# second, so a ratio may be off by a third or more. Nor can a plan know of other programs. So `"within a factor of two"` is a safe answer, and good enough to tell hours from days.
+# second, so a ratio may be off by a third or more. Nor can a plan know of other programs. So `"within a factor of two"` is a safe answer, good enough to tell hours from days.
 # ````
 #
 # And did the rehearsal learn anything? A model that cannot tell one pair from another has an InfoNCE loss of $\log B$, here $\log 64 = 4.16$.
