@@ -627,5 +627,5 @@ Markdown(table(heads, known))
 # ## Where to read on
 #
 # - [Encoders: what the vectors see](02_encoders.ipynb) turns these pictures and captions into vectors.
-# - Image description as a ranking task: {cite}`hodosh2013framing`. How COCO's captions were collected: {cite}`lin2014coco`.
+# - Image description as a ranking task: {cite}`hodosh2013framing`. How COCO's captions were collected: {cite}`chen2015cococaptions`.
 # - What is missing in COCO's pairs, and what that does to the order of systems: {cite}`parekh2021cxc` and {cite}`chun2022eccv`.

@@ -371,7 +371,7 @@ check("03.folds", your_prediction)
 
 # %% [markdown]
 # Only the number of negatives changes: among $n$ pictures, a caption has $n - 1$ negatives, and each of them has a chance to score higher.
-# Suppose their scores are independent and follow a *normal distribution* with mean zero and standard deviation one; this only sets the unit. Let the score of
+# Suppose their scores are independent and follow a *normal distribution* with mean zero and standard deviation one; these two numbers only set the scale. Let the score of
 # the caption's picture follow a normal distribution with mean $\delta$, the *lead*, and standard deviation $\sigma$, the *spread*. Call
 # its density $p(s)$. With $\Phi(s)$ the chance that one negative stays below $s$, all of them stay below with chance $\Phi(s)^{n-1}$, so
 #
@@ -462,7 +462,7 @@ cuts = {len(S) // folds: evaluate(S, owner, folds=folds) for folds in (20, 10, 5
 joint_space.recall_by_size(cuts, lambda n, k: expected_recall(n, k, *fitted), small, published)
 
 # %% [markdown]
-# Two numbers from a small search nearly predict the recalls of a large one, here and for five of the six published systems. So a result at
+# Two numbers from a small search predict the recalls of a large one well, here and for five of the six published systems. So a result at
 # COCO 1K says nearly as much as one at 5K. (SCAN, the sixth, does better at 5K than predicted.) But seven systems are few, so use the formula to
 # understand tables, and not to replace a measurement.
 #
@@ -575,7 +575,7 @@ check("03.limit", your_limit)
 #
 # **Question.** An unfair protocol does little harm if it is equally unfair to all systems. Is it?
 #
-# **What we did.** The rest of the course builds some fourteen systems, all trained on the same pictures, each from five seeds. You need not
+# **What we did.** The rest of the course builds more than a dozen systems, all trained on the same pictures, each from five seeds. You need not
 # know them yet: each is a dot below, by its R@1 and by its mAP@R on the truth. The dotted line is the oracle.
 
 # %% tags=["results", "nbval-ignore-output"]
@@ -619,7 +619,7 @@ lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r
 # pictures. From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34
 # captions are true of a picture, only five of them its own, and the oracle picks one of them at random. (5 of 34 would be 15 %; pictures
 # with fewer true captions raise the mean to 18.) A trained system prefers the *specific* one, which was written for this picture. So R@1
-# and rsum partly reward guessing which caption was written, and mAP@R does not. Use R@1 to follow a training, and look at both when you
+# and rsum partly reward guessing which caption was written, and mAP@R does not. Use R@1 to follow a training run, and look at both when you
 # compare systems.
 #
 # **How sure we are.** There are few systems, and most of them share many parts, so both correlations are rough.
@@ -647,7 +647,7 @@ check("03.explore", (expected, found))
 # :class: dropdown
 #
 # R@10 also counts only *own* captions among the first ten, and all of them may be pushed out by captions that are just as true. So it helps
-# little. A sum over both directions agrees a little better, because it contains the other direction.
+# little. The mean rank agrees a little better, and so does rsum, because it contains the other direction.
 # ````
 #
 # ## What people say about photographs

@@ -686,8 +686,8 @@ course.numbers(
 # ## Does the hardest negative win in the end?
 #
 # **Question.** The paper claims that the hardest negative beats the sum over all. It also reports a slow start (section *Behavior of Loss
-# Functions*): for about five epochs the sum is ahead. The authors even tried the sum first and the hardest negative afterwards, and found it
-# not much better. The code of a successor {cite}`chen2021gpo` begins this way.
+# Functions*): for about five epochs the sum is ahead. The authors even tried the sum first and the hardest negative afterwards, and found that it
+# helped little. The code of a successor {cite}`chen2021gpo` begins this way.
 #
 # **What we did.** We trained each way for thirty epochs, from three seeds, on a quarter of the training pictures, with one learning rate.
 
@@ -738,7 +738,7 @@ for way in (first, third):
 
 # %% [markdown]
 # **What came out.** By rsum, each run at its best development epoch, the hardest negative is 16 above the sum over all, or 23 if an epoch
-# of all negatives comes first. The slow start is there too: from the first step on, the hardest negative needs almost half of the training
+# of all negatives comes first. The slow start is there too: used from the start, the hardest negative needs almost half of the training
 # to pass the sum. An epoch of all negatives saves that time, and here it also brings 7 points.
 #
 # **What it means.** mAP@R, which counts every true pair, says the same from text to picture. From picture to text,

@@ -17,7 +17,7 @@
 # **You will be able to** say what a training run on all of COCO costs before you start it, rehearse it on a small share, resume it after
 # a crash, bit for bit, train on large batches in little memory or on several GPUs, and work out what a query costs.
 #
-# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [Pooling](10_pooling.ipynb), and the chain rule.
+# **You need** the notebooks [Learning to rank](04_learning_to_rank.ipynb) and [How many negatives?](11_how_many_negatives.ipynb), and the chain rule.
 #
 # **It takes** about 1 minute and 2 GB of memory on two cores; the exercises take an hour and a half.
 #
@@ -168,10 +168,10 @@ lesson.outcome(
 )
 
 # %% [markdown]
-# What does a step take where it matters? Two records answer this. At the recipe's own width of 1,024, a step takes 1.15 s on two cores of a
-# processor. The recipe has 30 epochs, which are 132,750 steps, so the run would take 42 hours. On an H100, the fastest of five trainings of VSE++ at
+# What does a step take where it matters? Two records answer this. At the recipe's own width of 1,024, a step takes 1.15 s on two
+# cores. The recipe has 30 epochs, which are 132,750 steps, so the run would take 42 hours. On an H100, the fastest of five trainings of VSE++ at
 # width 512 took 76 s for 15 epochs of Flickr8k, evaluations included, and the others 124 to 130 s. That is 22 to 37 ms a step, and 132,750 such steps take 48 to
-# 82 minutes. Width and features differ, so remember only: two days on a laptop, or an hour on a GPU.
+# 82 minutes. Width and features differ, so remember only: two days on two cores, an hour on a GPU.
 #
 # A batch is tiny compared with the whole data set. So the features can stay on disk, as long as each step reads only its own rows.
 #
@@ -245,7 +245,7 @@ course.numbers({f"{name} (%)": 100 * ratio for name, ratio in ratios.items()})
 # :class: dropdown
 #
 # On a quiet machine a plan from many steps is close (100 % would be exact), because steps hardly differ from each other. Ours timed each recipe for half a
-# second, and two took a third less than planned. Nor can a plan know of other programs. So `"within a factor of two"` is a safe answer, and good enough to tell hours from days.
+# second, so a ratio may be off by a third or more. Nor can a plan know of other programs. So `"within a factor of two"` is a safe answer, good enough to tell hours from days.
 # ````
 #
 # And did the rehearsal learn anything? A model that cannot tell one pair from another has an InfoNCE loss of $\log B$, here $\log 64 = 4.16$.
@@ -653,7 +653,7 @@ lesson.finding("local negatives turn the gradient", turned < 0.98)
 # With the right backward pass, we get the gradient of one process. If only a process's own comes back, it is too short, here half as
 # long (Adam would hide that). If the negatives stay local, its direction changes.
 #
-# On a machine with GPUs, this is one command. Several GPUs should learn what one learns, up to rounding and each process's own dropout; we could not try it:
+# On a machine with GPUs, the last of these commands does it. Several GPUs should learn what one learns, up to rounding and each process's own dropout; we could not try that.
 #
 # ```bash
 # vse plan vsepp_region_gru --data coco            # what it will cost
@@ -824,7 +824,7 @@ folder.cleanup()
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | joint batch over processes (CLIP, section 2.5) | `gather_backward` | `vsecore.training.distributed.gather` |
-# | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, called by `training.embed_at_a_time` |
+# | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, with `training.embed_at_a_time` |
 # | cost of a training | the first two sections | `vsecore.training.planning.plan` |
 #
 # ## Summary

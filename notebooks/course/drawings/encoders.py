@@ -90,8 +90,9 @@ def readers() -> None:
     up: list[Way] = [((i, 0), (i, 2), i == 2) for i in range(5)]  # where from, where to, whether it counts
     along: list[Way] = [((i, 0.85), (i + 1, 0.85), i < 2) for i in range(4)]  # forwards, and then backwards
     along += [((i + 1, 1.25), (i, 1.25), i >= 2) for i in range(4)]
+    read: list[Way] = [((i, 0), (i, 0.85 if i < 2 else 1.25), True) for i in (0, 1, 3, 4)]  # the others
     across: list[Way] = [((i, 0), (j, 2), j == 2) for i in range(5) for j in range(5) if i != j]
-    ways = {"a table of word vectors": up, "BiGRU": up + along, "attention (notebook 05)": up + across}
+    ways = {"a table of word vectors": up, "BiGRU": up + read + along, "attention (notebook 05)": up + across}
     for axes, (title, arrows) in zip(panels, ways.items(), strict=True):
         for start, end, counts in sorted(arrows, key=lambda one: one[2]):
             colour, width = (plots.COLOURS[0], 1.8) if counts else ("0.82", 0.9)

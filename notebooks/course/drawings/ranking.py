@@ -110,7 +110,7 @@ def intervals(cases: Mapping[str, Sequence[float]], margin: float) -> None:
 
 
 def long_run(ways: Mapping[str, Sequence[Mapping[str, float]]], epochs: int, decay: int) -> None:
-    """Show several ways to train by the metrics of each seed: while training, and at its end."""
+    """Show several ways to train by the metrics of each seed: while training, and at its best epoch."""
     figure, panels = plt.subplot_mosaic(
         [["curve"] * 3, [*dots.AXES]], figsize=(9, 6.4), height_ratios=[1.4, 1]
     )
@@ -129,7 +129,7 @@ def long_run(ways: Mapping[str, Sequence[Mapping[str, float]]], epochs: int, dec
         dots.rows(panels[key], rows, COLOURS)
         panels[key].set_xlabel(label)
         panels[key].tick_params(labelleft=key == "rsum")
-    panels["rsum"].set_title("At the end: 1,000 test pictures, a dot for each seed, 95 % interval")
+    panels["rsum"].set_title("At the best epoch: 1,000 test pictures, one dot a seed, 95 % interval")
     show(
         figure,
         alt=f"Above: rsum on the development split after each epoch for {'; '.join(ways)}, each the mean "
