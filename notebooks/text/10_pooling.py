@@ -276,7 +276,7 @@ def k_max(x, mask, k):  # (B, N, D), (B, N) -> (B, D)
 #
 # Padding becomes minus infinity, so `topk` takes it only where the real values run out. There it must add nothing to the sum, and it must
 # not be counted either: dividing by $k$ makes the vectors of short captions too small. Multiplying by the mask instead of filling is a
-# usual mistake. Padding then becomes zero, which wins wherever all real values are negative, and zero times NaN is still NaN.
+# common mistake. Padding then becomes zero, which wins wherever all real values are negative, and zero times NaN is still NaN.
 # ````
 #
 # Learned weights come out of a softmax, which gives a share to everything. Its inputs are called *logits*. Do not mask with zero: since
@@ -349,7 +349,7 @@ torch.testing.assert_close(theta, gpo.weights(torch.tensor([18]))[0])
 #
 # ## AdPool: weights from the values
 #
-# AdPool keeps the sorting but lets the values decide. Its authors observed that simple poolers do well, if somebody tunes by hand which
+# AdPool keeps the sorting but lets the values decide. Its authors observed that simple poolers do well if somebody chooses by hand which
 # one to use for pictures and which for captions. AdPool is meant to learn that choice. It has two *levels* and a *balance*:
 
 # %% tags=["hide-input"]
@@ -526,7 +526,7 @@ for name, tower in towers.items():
 plots.show(
     draw.over_the_scene(lesson.pictures("test", [12])[0], maps),
     alt="A scene, and the same scene four times under a heat map of the part of the vector that comes from each cell. With the mean every cell has the same "
-    "part. With the maximum, GPO and AdPool a few cells, on and around the things, have several times as much, and empty sky and ground have little.",
+    "part. With the maximum, GPO and, more faintly, AdPool, a few cells on and around the things have clearly more, and most cells of empty sky and ground have less.",
 )
 top = {name: np.sort(values.ravel())[-5:].sum() for name, values in maps.items()}
 course.numbers(
@@ -538,7 +538,7 @@ lesson.finding(
 )
 
 # %% [markdown]
-# For the maximum, a cell's part is simply the share of dimensions that it wins. GPO and AdPool listen to the same cells as the maximum,
+# For the maximum, a cell's part is simply the share of dimensions that it wins. GPO and AdPool listen to much the same cells as the maximum,
 # those on and around the things, only less sharply. For the mean, the girl's face counts as much as a cell of empty sky.
 #
 # Weights from places and weights from values differ once the size of a set changes. Let every cell appear twice: the picture is still
@@ -568,7 +568,7 @@ with torch.no_grad():
     for name, pool in poolers.items():
         once, twice = unit(pool(x)), unit(pool(x.repeat(1, 2, 1)))  # (100, D) each
         turned[name] = torch.rad2deg((once * twice).sum(1).clamp(-1, 1).arccos()).mean().item()
-course.numbers({f"degrees that {name} turns": angle for name, angle in turned.items()})
+course.numbers({f"{name} turns the vector by (degrees)": one for name, one in turned.items()})
 lesson.finding("shares stay the same", max(turned["mean"], turned["AdPool"]) < 0.5)
 lesson.finding("places do not", min(turned["5-max"], turned["GPO"]) > 4)
 
@@ -608,12 +608,12 @@ by_length = {
 balances = {"pictures": omega_cells[:, 0].tolist(), "captions": omega_words[:, 0].tolist()}
 plots.show(
     draw.levels(by_length, balances),
-    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: falling curves, the steeper the fewer words there are. "
+    alt="Left: the token level's weights of the places in captions of eight, twelve and sixteen words: falling curves, which begin lower the more words there are. "
     "Right: the balance, the token level's part in every picture, near zero, and in every caption, around the middle.",
 )
 
 # %% [markdown]
-# On the left, the token level gives the first places of a caption most of the weight, and the more so the fewer words there are. On the
+# On the left, the token level weighs a caption's first places most, but the more words there are, the less each of them gets. On the
 # right, this system has all but switched the token level off for pictures, while for captions both levels have a part. Does that matter? As a
 # test, we replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, without any further training.
 
@@ -821,9 +821,9 @@ lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 
 # %% [markdown]
 # **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and the pair tuned on COCO by 16. But the maximum, in
-# which nothing is learned, comes within 2.2 of it, and GPO within 1.8, which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
+# which nothing is learned, is only 2.2 below it, and GPO 1.8, which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
 #
-# **What it means.** Almost all the gain comes from letting each dimension choose its own elements: either level alone is 60 above the mean,
+# **What it means.** Almost all the gain comes from letting each dimension choose its own elements: either level alone is 60 or more above the mean,
 # but self-attention, which weighs whole elements, only 21. How they are weighed matters little: learning the balance adds one to two points.
 # In the paper, on photographs, AdPool is ahead of the mean by 7.8, of GPO by 4.0, of the hand-tuned pair by 7.6 and of LIP by 12.1 (tables 3
 # and 4).

@@ -138,7 +138,7 @@ few = max(len(captions), len(pictures)) < 0.4 * len(S)
 lesson.finding("there are hubs: far fewer than 63 %", few)
 
 # %% [markdown]
-# So a step of the hardest triplet learns from these few items only. With more negatives for each query, more items take part.
+# So one step of the hardest triplet uses only these few negatives. With more negatives for each query, more items take part.
 #
 # ## The loss: the K hardest negatives
 #
@@ -185,7 +185,7 @@ def k_hardest(S, K, temperature=0.05):  # (B, B), a whole number -> one number
 # :class: dropdown
 #
 # A similarity of $-\infty$ is never among the $K$ largest as long as $K \le B - 1$, so the pair cannot be its own negative. Hiding the
-# diagonal with 0 would not do, since similarities can be negative. The log-softmax of column 0 is the logarithm in the equation. A usual
+# diagonal with 0 would not do, since similarities can be negative. The log-softmax of column 0 is the logarithm in the equation. A common
 # mistake is to take the hardest of the rows twice: the pictures of each caption stand in the columns.
 # ````
 #
@@ -328,8 +328,8 @@ print(f"the loss with K from the batch: {together:.3f}, and adopt gives {adopt(r
 # :label: ex-11-fall
 #
 # The encoders begin with random weights and see one short epoch. When will $K$ fall? Answer `"at once"` (from the first steps on),
-# `"evenly"` (from the first step to the last), `"later"` (it stays high at first, then falls) or `"hardly"` (most of the batch still counts at
-# the end).
+# `"evenly"` (from the first step to the last), `"later"` (it stays high at first, then falls) or `"hardly"` (nearly as many still count at the
+# end).
 # ```
 
 # %%
@@ -388,7 +388,7 @@ lesson.finding("so does the number without a rule", all_last < 0.35 * all_first 
 # :class: dropdown
 #
 # Later. $K$ falls only as fast as alignment grows. Random encoders put pairs no closer together than other items, and it takes some steps
-# until that changes. (Single batches stick out, since $K$ is read from one batch.)
+# until that changes. (The line is jagged because $K$ is read from single batches.)
 # ````
 #
 # Both lines stay level at first and then fall. The second line falls *without any rule*: early the similarities lie close together and the
@@ -527,7 +527,7 @@ for K in (1, 4):
 # %% [markdown]
 # The loss of a perfect batch is no longer 0, and it has no gradient: the same similarity is pulled up as a pair and pushed down
 # as a negative. At $K = 1$ this happens to every query whose pair already ranks first. So check the mask first when you write a contrastive loss: a
-# wrong one crashes nothing.
+# wrong one raises no error.
 #
 # ## Your own experiment: a fixed number
 #
@@ -580,8 +580,8 @@ flat = [1] * 15  # epochs
 ks = {"hardest triplet": flat, "max violation": [127, *flat[1:]], "all 127 always": [127] * 15}
 plots.show(
     draw.whole_training({"AdOpt": k} | ks, sums, 127),
-    alt="Left, how many negatives count by the epoch, on a logarithmic axis: AdOpt 28 on average in the first epoch and nearly 1 from the second on, the hardest triplet always 1, "
-    "max violation 127 and then 1, and a line at 127. Right, rsum by the epoch: the hardest triplet climbs slowly for eight epochs, the others are up after two.",
+    alt="Left, how many negatives count by the epoch, on a logarithmic axis: AdOpt 28 on average in the first epoch and below 2 from the second on, the hardest triplet always 1, "
+    "max violation 127 and then 1, and a line at 127. Right, rsum by the epoch: the hardest triplet climbs slowly for eight epochs, the others are up after two. Bands reach from the lowest seed to the highest.",
 )
 first = {name: round(one[:, 0].mean()) for name, one in sums.items()}
 lesson.outcome("500 against 41", (first["AdOpt"], first["hardest triplet"]) == (500, 41))
@@ -627,7 +627,7 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # %% [markdown]
 # **What came out.** AdOpt ends 9.3 above the hardest triplet. In the paper it is 9.0 on photographs, more than
 # AdPool brings (7.8, table 3); here AdPool brings 65. And compared with AdOpt's own loss over all 127 negatives, the schedule adds only 2.3, which five
-# seeds cannot tell from zero, and it costs 2.5 of mAP@R to text. Max violation ends 2.5 below AdOpt. The printed rule
+# seeds cannot tell from zero, and lowers mAP@R to text by 2.5. Max violation ends 2.5 below AdOpt. The printed rule
 # keeps 114 of the 127 negatives, and ends much as with all: 1.6 below AdOpt, and 2.4 above it in mAP@R to text.
 #
 # **What the margin does.** *All 127, no margin* is InfoNCE; it differs from *all 127 always* in little but the margin of 0.2. The margin
@@ -642,8 +642,7 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # still improving. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
 # Here are 2AD as a whole and VSE∞ (GPO and max violation) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but
-# it
-# sees the whole input in training, where 2AD leaves out a fifth: see [All together](17_all_together.ipynb).
+# here it sees the whole input in training, where 2AD leaves out a fifth: see [All together](17_all_together.ipynb).
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("11")

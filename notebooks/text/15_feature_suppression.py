@@ -76,7 +76,7 @@ system(lit="learn")
 # %% [markdown]
 # ## A mark that gives the answer away
 #
-# Suppose that somebody had numbered the pictures, with a small tag in a corner, and that every caption names the number. Our world can do that, with
+# Suppose that somebody has numbered the pictures, with a small tag in a corner, and that every caption names the number. Our world can do that, with
 # its parameter `shortcut`. We use only 32 numbers, so each of them stands on many pictures.
 
 # %%
@@ -207,8 +207,9 @@ lesson.finding(
 # ```{exercise} A measure of reliance
 # :label: ex-15-reliance
 #
-# Take the captions whose own picture is among the first $k$ with the right numbers. Return the share of them that lose that rank with swapped
-# numbers. Both matrices are similarities (Ni, Nc), and `owner` (Nc,) names each caption's picture. A tie counts against the caption's own picture.
+# Take the captions whose own picture is among the first $k$ with the right numbers. Return the share of them whose picture
+# drops out of the first $k$ with swapped numbers. Both matrices are similarities (Ni, Nc), and `owner` (Nc,) names each caption's picture.
+# A tie counts against the caption's own picture.
 # ```
 #
 # ```{hint}
@@ -260,7 +261,7 @@ lesson.finding(
 # ## What does a caption's vector still know?
 #
 # Recall only says that something is missing; a *linear probe* says what. For each word it finds a direction along which captions containing the word
-# score higher than captions without it. The rows of $X$ (Nc, D) are caption vectors, and $Y$ (Nc, W) says with 0 and 1 which words they
+# score higher than captions without it. The rows of $X$ (Nc, D) are caption vectors, and $Y$ (Nc, V) says with 0 and 1 which of V words they
 # contain; both are centred. With the identity matrix $I$, ridge regression has the solution
 #
 # $$W = (X^\top X + \alpha I)^{-1} X^\top Y .$$
@@ -268,13 +269,13 @@ lesson.finding(
 # ```{exercise} A linear probe
 # :label: ex-15-probe
 #
-# Return $W$, (D, W). Subtract the means over the captions first.
+# Return $W$, (D, V). Subtract the means over the captions first.
 # ```
 
 
 # %%
 @exercise("15.probe")
-def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
+def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, V) -> (D, V)
     # your part
     z, said = z - z.mean(0), said - said.mean(0)
     inner = z.T @ z + alpha * torch.eye(z.shape[1])  # (D, D)
@@ -296,7 +297,7 @@ def probe(z, said, alpha=1.0):  # (Nc, D), (Nc, W) -> (D, W)
 
 
 # %%
-def says(captions, words):  # which captions have which words, (Nc, W)
+def says(captions, words):  # which captions have which words, (Nc, V)
     has = [set(tokenize(text)) for text in captions]
     return torch.tensor([[float(word in found) for word in words] for found in has])
 
@@ -313,10 +314,10 @@ def vectors(run, split):  # the vectors of a split's captions, (Nc, D)
     return encode(run.model, split, tokenizer)[1].vectors.float().clone()
 
 
-def known(run, kind, words, test):  # -> AUC of each word, (W,), in percent
+def known(run, kind, words, test):  # -> AUC of each word, (V,), in percent
     train = changed[kind].train
     W = probe(vectors(run, train), says(train.captions, words))
-    truth = says(tests[test].captions, words).numpy()  # (Nc, W)
+    truth = says(tests[test].captions, words).numpy()  # (Nc, V)
     guess = (vectors(run, tests[test]) @ W).numpy()
     return 100 * np.array([roc_auc_score(*pair) for pair in zip(truth.T, guess.T, strict=True)])
 
@@ -488,7 +489,7 @@ check("15.vanish", your_weight)
 
 
 # %%
-def toy(shared, steps=400, pairs=64):  # shared: how many pairs have one mark; 0: no marks
+def toy(shared, steps=400, pairs=64):  # shared: how many pairs share a mark; 0: no marks
     torch.manual_seed(seed)
     C = 0.3 * torch.randn(pairs, pairs) + torch.eye(pairs)
     group = torch.arange(pairs) // max(shared, 1)
@@ -578,8 +579,8 @@ lesson.finding(
 # ```{exercise} Who shares my mark?
 # :label: ex-15-share
 #
-# Suppose that each pair draws its mark by itself, from 32 that are equally likely. In a batch of 256 pairs, how many *others* have a caption's mark, on
-# average?
+# Suppose that each pair draws its mark independently, from 32 equally likely ones. In a batch of 256 pairs, how many *others* have a
+# caption's mark, on average?
 # ```
 
 # %%
@@ -709,8 +710,8 @@ lesson.finding("8z saves late as well", saved[far // 2 :].mean() > saved[: far /
 # The gap between the right vectors and the language model is all that $z$ contributes. On the left there is none: the decoder does not even notice
 # when the vectors are shuffled. On the right, from $8z$, it saves 4.7 nats a caption, at late positions nearly as much as at early ones, although the
 # paper expects the decoder to ignore $z$ there. So two things are at work here. A "strong decoder will mainly rely on the learned language model and
-# language patterns", as the paper says: the words before leave about 2 nats for each word, a choice among seven. And at unit length a vector is too
-# quiet: in a short training, the decoder does not learn to use it.
+# language patterns", as the paper says (section 3.3): the words before leave about 2 nats for each word, a choice among seven. And
+# at unit length a vector is too quiet: in a short training, the decoder does not learn to use it.
 #
 # If ITD is to have a fair chance against the shortcut, its decoder must use the vector. So we add it to the training with marks, started from $8z$.
 
@@ -781,10 +782,9 @@ lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0
 
 # %% [markdown]
 # ITD lowers the rsum by 15, and by 10 or more in each seed. And yet, after fifteen epochs, it does reach the vectors: at equal learning rates,
-# relations are easier to read
-# from them, though sizes are not. (A lower rate keeps more of both, with and without ITD.) So a system can keep a feature and still retrieve less
-# well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
-# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6.
+# relations are easier to read from them, though sizes are not. (A lower rate keeps more of both, with and without ITD.) So a system can
+# keep a feature and still retrieve less well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
+# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6 (table 1).
 #
 # [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, so that no earlier word can help.
 #

@@ -81,5 +81,5 @@ def whole_training(kept: Lines, reached: Mapping[str, np.ndarray], most: int) ->
     left.legend(loc="center right", fontsize=9)
     bands(right, reached, x="epoch", y="rsum on 500 development pictures")
     right.set_ylim(0, None)
-    right.legend(loc="lower right")
+    right.legend(loc="lower right", title="shaded: lowest to highest seed")
     return figure
