@@ -200,7 +200,7 @@ def consistent(matched, claimed, facts):  # -> True or False
 # :class: dropdown
 #
 # Rule 2: put all numbers into one list; if a set of them is shorter, some thing is matched twice. Rule 3: a claimed relation becomes one pair of
-# things, or several if an entity has several, and all of them must be facts. A usual mistake is to ask for *some* pair.
+# things, or several if an entity has several, and all of them must be facts. A common mistake is to ask for *some* pair.
 # ````
 #
 # The next cell does the rest: it finds the things that rule 1 allows for each entity, and tries all ways to match them. The cell after it
@@ -504,7 +504,7 @@ def expected_false_negatives(truth, owner, B):  # (Nc, Ni), (Nc,), a whole numbe
 # :class: dropdown
 #
 # Take the mean of `truth` over all foreign pairs, of which there are $N_{\mathrm{c}} N_{\mathrm{i}} - N_{\mathrm{c}}$, and multiply it by the
-# number of cells off the diagonal. A usual mistake is to count the own pairs among them, which are always true.
+# number of cells off the diagonal. A common mistake is to count the own pairs among them, which are always true.
 # ````
 #
 # Formulas can be wrong, so we also draw batches and count.

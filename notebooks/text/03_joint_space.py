@@ -170,7 +170,7 @@ def caption_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Nc,)
 # :class: dropdown
 #
 # Pick the own scores, compare each column with its own, and count. The own picture scores as high as itself and is counted too, so take one
-# away. The usual mistake is `>` in place of `>=`: then a negative with the same score does not count against the system.
+# away. The common mistake is `>` in place of `>=`: then a negative with the same score does not count against the system.
 # ````
 #
 # A picture has several captions of its own. Its rank is that of the *best* of them, and the others are not its negatives.

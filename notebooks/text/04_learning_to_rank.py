@@ -575,7 +575,7 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # ````{solution} ex-04-p_values
 # :class: dropdown
 #
-# For 0 both tails count, for an end of the band one. A usual mistake
+# For 0 both tails count, for an end of the band one. A common mistake
 # is to return the smaller of the two one-sided p-values; but the mean must surely be inside on *both* sides.
 # ````
 #

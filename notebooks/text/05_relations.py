@@ -220,7 +220,7 @@ def block(x, mask, ask, join, widen, narrow, heads):  # (B, N, D) -> (B, N, D)
 # :class: dropdown
 #
 # The first step is your attention, between a norm and a sum; cutting the width into heads, and joining it again, is most of the work. The
-# second step is two matrix products with a ReLU between them. The usual mistake is that the second step reads or adds to $x$ where it should
+# second step is two matrix products with a ReLU between them. The common mistake is that the second step reads or adds to $x$ where it should
 # be $z$.
 # ````
 #

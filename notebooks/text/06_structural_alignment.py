@@ -198,7 +198,7 @@ def pool_loss(p, q, caption, picture, margin=0.2):  # (B, P, D), (B, P, D), (B,)
 # ````{solution} ex-06-hinge
 # :class: dropdown
 #
-# It is the same hinge as for single vectors, with an extra axis for the pools. A usual mistake is to choose a hardest negative for each
+# It is the same hinge as for single vectors, with an extra axis for the pools. A common mistake is to choose a hardest negative for each
 # pool: then the pools compare a picture with different captions. Here all pools learn to tell the picture from the one caption that it is
 # currently confused with.
 # ````

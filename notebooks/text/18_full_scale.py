@@ -327,7 +327,7 @@ def epoch_order(seed, epoch, count):  # three numbers -> (count,)
 # ````{solution} ex-18-order
 # :class: dropdown
 #
-# The generator is made in the call, so it remembers nothing, and the list keeps the two numbers apart. The usual mistake is their sum:
+# The generator is made in the call, so it remembers nothing, and the list keeps the two numbers apart. The common mistake is their sum:
 # epoch 1 of seed 0 would then have the order of epoch 0 of seed 1. The package scrambles seed, epoch and row (`vsecore.data.noise`).
 # ````
 #
@@ -609,7 +609,7 @@ def gather_backward(gradients, rank):  # (W, W · n, D) -> (n, D)
 # ````{solution} ex-18-gather
 # :class: dropdown
 #
-# All processes used the row, so by the chain rule their gradients add up; then we cut out the rows of this process. The usual mistakes are to take only its own
+# All processes used the row, so by the chain rule their gradients add up; then we cut out the rows of this process. The common mistakes are to take only its own
 # gradient, and to divide by W: the mean over processes comes later.
 # ````
 #
@@ -729,7 +729,7 @@ def rerank(quick, elements, words, k):  # (n,), (n, N, D), (L, D), a number -> (
 # ````{solution} ex-18-rerank
 # :class: dropdown
 #
-# The candidates are looked up twice: their elements before cross-attention, and their row numbers after it. The usual mistake is to return places among the
+# The candidates are looked up twice: their elements before cross-attention, and their row numbers after it. The common mistake is to return places among the
 # candidates.
 # ````
 #

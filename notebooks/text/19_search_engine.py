@@ -279,7 +279,7 @@ def search_cells(query, centres, members, vectors, k, probes):  # -> (k,) rows
 # ````{solution} ex-19-cells
 # :class: dropdown
 #
-# First choose the cells, then join their rows, then rank these. The usual mistake is to return places in the list of joined rows instead of the rows. With about
+# First choose the cells, then join their rows, then rank these. The common mistake is to return places in the list of joined rows instead of the rows. With about
 # $\sqrt{n}$ cells for $n$ vectors, both the centres and the cells cost few dot products.
 # ````
 #
