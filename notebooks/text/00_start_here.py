@@ -108,12 +108,8 @@ show_search("a girl holding a balloon")
 search_box(show_search)
 
 # %% [markdown]
-# ```{admonition} The words that this world knows
-# :class: note dropdown
-#
-# The next cell lists the things, the colours and the places, and words such as "on" and "holding". The world also knows numbers up to
-# ten, "small" and "large", and what people and animals do.
-# ```
+# Here are the things, the colours and the places that this world knows, and words such as "on" and "holding". It also knows numbers up
+# to ten, "small" and "large", and what people and animals do.
 
 # %% tags=["hide-input"]
 lists = {

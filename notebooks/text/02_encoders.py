@@ -477,7 +477,7 @@ drawings.readers()
 # %%
 tokens, mask = vocabulary.encode(captions)  # (C, L) each
 for caption, real in zip(captions, mask.int().tolist(), strict=True):
-    print(*real, " ", caption)
+    print(*real, sep="", end=f"  {caption}\n")
 
 # %% [markdown]
 # ## One step of a GRU

@@ -67,7 +67,7 @@ class Index:
         if facts.fingerprint != engine.fingerprint:
             other = "" if facts.model != engine.name else ", and has changed since then"
             raise ValueError(
-                f"{store.path} was built with the model {facts.model}{other}, not with this {engine.name}: "
+                f"{store.path} was built with the model {facts.model!r}{other}, not with {engine.name!r}: "
                 "vectors of different models cannot be compared; search with that model, or build another "
                 "index"
             )
