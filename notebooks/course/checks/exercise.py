@@ -130,7 +130,7 @@ class Judgement:
             return f"✓ {self.title}: {self.points} of {self.possible}. {self.message}"
         said = f"… {self.title}: {self.points} of {self.possible}. {self.message}"
         return "\n".join(
-            fill(line, 96, break_long_words=False, break_on_hyphens=False) for line in said.split("\n")
+            fill(line, 104, break_long_words=False, break_on_hyphens=False) for line in said.split("\n")
         )
 
 
