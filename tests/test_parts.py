@@ -35,6 +35,8 @@ def test_dots_stand_where_the_learners_part_was():
     assert without_parts(SOLVED).endswith("def your_kmax(x, mask, k):\n    ...  # your part")
     value = 'your_rank = 3  # your part: counted from 0\ncheck("00.rank", your_rank)'
     assert without_parts(value) == 'your_rank = ...  # your part: counted from 0\ncheck("00.rank", your_rank)'
+    long = 'found = (\n    "it fell"  # your part\n)\ncheck("00.rank", found)'
+    assert without_parts(long) == 'found = ...  # your part\ncheck("00.rank", found)'
     assert without_parts("x = 3  # your partner") == "x = 3  # your partner"
     compile(without_parts(SOLVED), "a learner's cell", "exec")
 
@@ -42,10 +44,17 @@ def test_dots_stand_where_the_learners_part_was():
 def test_a_solution_has_no_marks():
     assert "your part" not in without_marks(SOLVED) and "return top.mean(1)" in without_marks(SOLVED)
     assert without_marks("a = 3  # your part: a number") == "a = 3"
+    assert without_marks('a = (\n    "it fell"  # your part\n)') == 'a = (\n    "it fell"\n)'
 
 
 @pytest.mark.parametrize(
-    "source", ["# your part\nx = 1", "# end of your part", "# your part\n# your part\n# end of your part"]
+    "source",
+    [
+        "# your part\nx = 1",
+        "# end of your part",
+        "# your part\n# your part\n# end of your part",
+        "f(3)  # your part",
+    ],
 )
 def test_marks_that_do_not_match_are_refused(source):
     with pytest.raises(ValueError, match="part"):
@@ -73,7 +82,7 @@ def test_the_solution_stands_folded_beneath_with_its_words_and_its_code():
     facts = EXERCISES["10.kmax"]
     assert task.startswith("### Exercise: k-max\n\n*10.kmax: code, ") and f"{facts.minutes} minutes" in task
     assert "..." in cell and "topk" not in cell
-    before, folded = below.split("<details>")
+    before, folded = below.split("<details ")
     inside, after = folded.split("</details>")
     assert (before.strip(), after.strip()) == ("Before.", "After.")
     assert "<summary>Solution</summary>" in inside and "Hide it first." in inside

@@ -26,7 +26,7 @@ LONGEST_CODE = 15  # lines that people at the back can read
 
 _ADDRESS = re.compile(r'<(?:link|script) [^>]*"(revealjs|mathjax)/([^"]+)"[^>]*>(?:</script>)?')
 # A slide may end between paragraphs, but not in a folded box or a fence.
-_PARAGRAPH = re.compile(r"(?ms)<details>.*?</details>|^(`{3,}).*?^\1|(?:(?!\n\s*\n|^<details>|^```).)+")
+_PARAGRAPH = re.compile(r"(?ms)<details\b.*?</details>|^(`{3,}).*?^\1|(?:(?!\n\s*\n|^<details\b|^```).)+")
 
 
 def write_slides(names: Iterable[str] = (), folder: Path = SLIDES_FOLDER) -> list[Path]:
@@ -69,7 +69,7 @@ def slides_of(notebook: NotebookNode, cite: Callable[[str], str]) -> NotebookNod
                 kind = "subslide" if (full or words + count > MOST_WORDS) and not announced else "-"
                 if heading := re.match("#+", text):
                     kind = "slide" if len(heading[0]) <= 2 else "subslide"
-                elif text.startswith("<details>"):
+                elif text.startswith("<details"):
                     kind = "notes"
                 if kind != "notes":
                     words = count + (words if kind == "-" else 0)

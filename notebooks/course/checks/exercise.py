@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from textwrap import fill
 from traceback import walk_tb
 from typing import Any, Literal
 
@@ -124,8 +125,13 @@ class Judgement:
         return self.points == self.possible
 
     def __repr__(self) -> str:
-        """Say the points, then the message."""
-        return f"{'✓' if self.passed else '…'} {self.title}: {self.points} of {self.possible}. {self.message}"
+        """Say the points, then the message; a long hint in lines: JupyterLab breaks words."""
+        if self.passed:
+            return f"✓ {self.title}: {self.points} of {self.possible}. {self.message}"
+        said = f"… {self.title}: {self.points} of {self.possible}. {self.message}"
+        return "\n".join(
+            fill(line, 104, break_long_words=False, break_on_hyphens=False) for line in said.split("\n")
+        )
 
 
 def judge_answer(task: Exercise, answer: Any) -> Judgement:

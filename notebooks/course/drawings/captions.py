@@ -68,11 +68,14 @@ def page(picture: Picture) -> str:
     found, said = says(picture)
     rows = "".join(_row(fact, by) for fact, by in zip(found, said, strict=True))
     silent = int((~said.any(1)).sum())
+    heads = "".join(f"<th scope='col'>{number}</th>" for number in range(1, len(picture.captions) + 1))
     return (
         f"<ol style='margin: 0; padding-left: 1.4em'>{lines}</ol><details style='margin-top: .8em'>"
         f"<summary style='display: list-item; cursor: pointer'>{len(found)} facts, and who says them; "
         f"{silent} are said by nobody</summary>"
-        f"<table style='margin: .4em 0; line-height: 1.35'>{rows}</table></details>"
+        "<table style='margin: .4em 0; line-height: 1.35'>"
+        f"<tr><th scope='col' style='text-align: left'>said in caption</th>{heads}</tr>{rows}"
+        "</table></details>"
     )
 
 

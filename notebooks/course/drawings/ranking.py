@@ -39,7 +39,7 @@ def hinge(margin: float = 0.2, own: float = 30) -> None:
         right.axvline(place, color="0.5", linestyle=":")
         right.text(place - 0.01, 0.02, name, rotation=90, ha="right", va="bottom")
     arrow(right, (positive, 0.25), (positive - margin, 0.25), COLOURS[6], "<->")
-    right.text(positive - margin / 2, 0.265, "margin m", ha="center", fontsize=9)
+    right.text(positive - margin / 2, 0.26, "margin\nm", ha="center", fontsize=9, linespacing=1.1)
     show(
         figure,
         alt="Left: a circle with a picture at the top and its caption a little to the right. A shaded "

@@ -131,7 +131,7 @@ def gap(along: np.ndarray, across: np.ndarray, is_picture: np.ndarray) -> None:
         dots.set(color=COLOURS[place], label=name)
     axes.axvline(0, color="0.5", linestyle=":")
     axes.set(xlabel="along the line between the two means", ylabel="across it, widest direction")
-    axes.legend()
+    figure.legend(loc="outside upper left", ncols=2, markerscale=2)  # the cloud fills the panel
     show(
         figure,
         alt="Vectors of pictures and captions in two dimensions. Along the line that joins the mean picture "

@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_
 from course.batch import notebooks
 from course.checks import EXERCISES
 from course.grading.copies import in_plain_words
-from course.grading.parts import BEGINS, ENDS, key_of, with_import
+from course.grading.parts import BEGINS, ENDS, key_of, unbroken, with_import
 from course.grading.plain import citations
 from vsecore.data.files import write_whole
 
@@ -61,7 +61,7 @@ def _answer(source: str, key: str) -> tuple[str, str]:
     The decorator `exercise` puts a right function in the place of a wrong one, which tests would pass. So a
     call of `check` below the function stands in for it.
     """
-    source = source.replace(ENDS, "# END SOLUTION")
+    source = unbroken(source).replace(ENDS, "# END SOLUTION")
     source = re.sub(rf"^(\s*){BEGINS}$", r"\1# BEGIN SOLUTION", source, flags=re.MULTILINE)
     source = re.sub(rf"  {BEGINS}\b.*", "  # SOLUTION", source)
     for node in ast.walk(ast.parse(source)):

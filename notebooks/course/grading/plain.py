@@ -98,8 +98,9 @@ def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Markdown that opens at a click on its title."""
-    return f"<details>\n<summary>{html.escape(title)}</summary>\n\n{body.strip()}\n\n</details>"
+    """Markdown that opens at a click on its title. The room below parts it from what follows."""
+    opening = f'<details style="margin-bottom: 1em">\n<summary>{html.escape(title)}</summary>'
+    return f"{opening}\n\n{body.strip()}\n\n</details>"
 
 
 def key_of_label(label: str) -> str:
