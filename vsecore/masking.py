@@ -55,3 +55,9 @@ def real_first(x: Tensor, mask: Tensor | None) -> Tensor:
 def widened(x: Tensor) -> Tensor:
     """Return x in float32 at least: a bfloat16 sum over a batch keeps two digits."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in the type that holds the numbers of either, float32 at least."""
+    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    return x.to(dtype), y.to(dtype)

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
-from vsecore.masking import without_padding
+from vsecore.masking import promoted, without_padding
 
 
 class Memory(NamedTuple):
@@ -77,10 +77,9 @@ def fragments(
     t_mask: Annotated[Tensor, Shape("C* M", "mask")] | None,
 ) -> tuple[Fragments, Fragments]:
     """Check both sides, and scale their elements to length one, in float32 at least."""
-    dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
     sides = []
-    for x, mask in ((v, v_mask), (t, t_mask)):
-        x = without_padding(x.to(dtype), mask)
+    for x, mask in zip(promoted(v, t), (v_mask, t_mask), strict=True):
+        x = without_padding(x, mask)
         if mask is not None and mask.device.type == "cpu" and bool(mask.all()):
             mask = None
         sides.append(Fragments(unit(x), mask))
