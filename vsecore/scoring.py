@@ -69,11 +69,9 @@ def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
     return scores
 
 
-def evaluate_split(
-    model: VSE, split: Split, tokenizer: Captions, folds: int | None = None, batch_size: int = 256
-) -> dict[str, float]:
+def evaluate_split(model: VSE, split: Split, tokenizer: Captions) -> dict[str, float]:
     """Compute recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
-    return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
+    return evaluate(score_split(model, split, tokenizer), split.owner)
 
 
 def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:
