@@ -55,14 +55,16 @@ class ElementNorm(nn.BatchNorm1d):
         count = total[-1]
         mean = total[:-1] / count  # (C,)
         variance = sum_over_processes(weights @ (rows - mean).square()) / count  # (C,)
-        with torch.no_grad():
-            # The running variance is the unbiased one, as in nn.BatchNorm1d.
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.num_batches_tracked += 1
-            share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+        self.track(mean, variance * count / (count - 1).clamp(min=1))
         return mean, variance
+
+    @torch.no_grad()
+    def track(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running averages by a batch's mean and unbiased variance, (C,) each, as nn.BatchNorm1d."""
+        self.num_batches_tracked += 1
+        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
 
 def sum_over_processes(x: Tensor) -> Tensor:

@@ -181,10 +181,5 @@ class AttentionFiltration(_Alignments):
 
     def average(self, found: list[Tensor | None]) -> None:
         """Move the running averages by this batch's mean over captions."""
-        norm, seen = self.norm, [one for one in found if one is not None]
-        if seen:
-            mean, variance = torch.cat(seen).mean(0)
-            norm.num_batches_tracked += 1
-            share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
-            norm.running_mean.lerp_(mean, share)
-            norm.running_var.lerp_(variance, share)
+        if seen := [one for one in found if one is not None]:
+            self.norm.track(*torch.cat(seen).mean(0))
