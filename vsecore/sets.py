@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from vsecore.arguments import Count, Shape, Share, checked
+from vsecore.arguments import Count, Shape, Share, check_heads, checked
 from vsecore.masking import check_elements, widened, without_padding
 from vsecore.normalisation import projection
 
@@ -111,8 +111,7 @@ class SlotSetPrediction(SetPrediction):
     ) -> None:
         super().__init__()
         of, hidden = SlotOptions(**options), hidden or dim
-        if hidden % of.heads:
-            raise ValueError(f"heads is {of.heads}: it must divide hidden, which is {hidden}")
+        check_heads(of.heads, hidden, "hidden")
         self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, of.heads
         self.positions, self.softmax_over = of.positions, of.softmax_over
         self.learned_slots = of.learned_slots
@@ -251,8 +250,7 @@ class TransformerSet(SetPrediction):
         self, dim: Count, slots: Count = 4, layers: Count = 4, heads: Count = 8, hidden: Count | None = None
     ) -> None:
         super().__init__()
-        if dim % heads:
-            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        check_heads(heads, dim)
         self.dim = dim
         self.start = nn.Parameter(torch.randn(slots, dim))
         self.norm_local = nn.LayerNorm(dim)

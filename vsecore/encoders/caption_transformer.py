@@ -8,9 +8,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
-from vsecore.arguments import Count, Share, Whole, checked
+from vsecore.arguments import Count, Share, Whole, check_heads, checked
 from vsecore.encoders.base import Tokens, WordMask
-from vsecore.encoders.reasoning.transformer import Block, check_heads, learned
+from vsecore.encoders.reasoning.transformer import Block, learned
 from vsecore.encoders.words import WordEncoder
 from vsecore.normalisation import projection
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsecore.arguments import Count, checked
+from vsecore.arguments import Count, check_heads, checked
 from vsecore.masking import check_elements, count_real, softmax_over_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
@@ -147,8 +147,7 @@ class AttentionPool(nn.Module):
     @checked
     def __init__(self, dim: Count, heads: Count = 8) -> None:
         super().__init__()
-        if dim % heads:
-            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        check_heads(heads, dim)
         self.dim = dim
         self.heads = heads
         self.question = nn.Parameter(torch.randn(heads, dim // heads))

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from vsecore.arguments import Count, Share, Whole, checked
+from vsecore.arguments import Count, Share, Whole, check_heads, checked
 from vsecore.masking import check_elements, without_padding
 
 
@@ -131,9 +131,3 @@ class TransformerReasoner(nn.Module):
 def learned(rows: int, width: int) -> nn.Parameter:
     """Make learned vectors (rows, width) that start small, as BERT's positions do."""
     return nn.Parameter(torch.randn(rows, width) * 0.02)
-
-
-def check_heads(heads: int, dim: int) -> None:
-    """Refuse a number of heads that does not divide the width; raises ValueError."""
-    if dim % heads:
-        raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
