@@ -23,6 +23,12 @@ def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
 
 
+def checked_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> Tensor:
+    """Return the elements `without_padding`, after `check_elements`."""
+    check_elements(x, mask, dim, name)
+    return without_padding(x, mask)
+
+
 def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
     """A softmax of (B, N, 1) or (B, N, D) over the elements that gives padding a weight of exactly 0."""
     if mask is not None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, Shape, Share, check_heads, checked
-from vsecore.masking import check_elements, widened, without_padding
+from vsecore.masking import check_elements, checked_elements, widened, without_padding
 from vsecore.normalisation import projection
 
 
@@ -134,8 +134,7 @@ class SlotSetPrediction(SetPrediction):
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return LN(E^T), the slots after the last round: (B, N, D) to (B, K, D)."""
-        check_elements(local, mask, self.dim, "local")
-        x = self.norm_local(without_padding(local, mask))  # (B, N, D)
+        x = self.norm_local(checked_elements(local, mask, self.dim, "local"))  # (B, N, D)
         keys = self._by_head(self.key(x + self._places(x)))  # (B, H, N, D_h / H)
         values = self._by_head(self.value(x))  # (B, H, N, D_h / H)
         slots = self._first_slots(local)  # (B, K, D)
@@ -264,8 +263,7 @@ class TransformerSet(SetPrediction):
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the slots after the last layer, (B, N, D) to (B, K, D)."""
-        check_elements(local, mask, self.dim, "local")
-        x = self.norm_local(without_padding(local, mask))  # (B, N, D)
+        x = self.norm_local(checked_elements(local, mask, self.dim, "local"))  # (B, N, D)
         slots = self.start.to(x.dtype).expand(len(x), -1, -1)  # (B, K, D)
         for layer in self.layers:
             slots = layer(slots, x, memory_key_padding_mask=None if mask is None else ~mask)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, Share, Whole, check_heads, checked
-from vsecore.masking import check_elements, without_padding
+from vsecore.masking import checked_elements
 
 
 class Block(nn.Module):
@@ -111,8 +111,7 @@ class TransformerReasoner(nn.Module):
         Returns:
             Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
         """
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)  # even with no weight, NaN would stay NaN
+        x = checked_elements(x, mask, self.dim)  # even with no weight, NaN would stay NaN
         if self.positions is not None:
             if x.shape[1] > len(self.positions):
                 raise ValueError(
