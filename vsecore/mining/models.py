@@ -29,7 +29,7 @@ from vsecore.mining.folder import (
 from vsecore.mining.topk import rows_of
 from vsecore.mining.vectors import BUDGET, BYTES, ROWS
 from vsecore.model import VSE
-from vsecore.scoring import Captions, encode
+from vsecore.scoring import Captions, encode, evaluating
 from vsecore.similarity import Cosine
 
 PASSING = ("training", "name_or_path", "gradient_checkpointing", "keep_attention")
@@ -71,8 +71,7 @@ def mine(
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder, "is mining into", wait=False))
             state = MiningState(folder / STATE, identity)
-        stack.callback(model.train, model.training)
-        model.eval()
+        stack.enter_context(evaluating(model))
         embedded = encode(model, split, tokens)
         search, workers = search_embedded(model, *embedded, split.owner, (texts, pictures))
         if state is not None:
