@@ -393,7 +393,7 @@ def test_bert_is_kept_and_rebuilt_without_its_source(tmp_path):
     [
         ({"seed": -1}, "seed"),
         ({"sede": 1}, "sede"),
-        ({"recipe": recipe(training__batch_size=41)}, r"training\.batch_size"),
+        ({"recipe": recipe(training__batch_size=41)}, "batch_size is 41: wanted at most 40"),
         ({"recipe": recipe("vsepp_region_gru")}, "reads 'region'"),
         ({"recipe": recipe(training__frozen_epochs=3)}, "would never learn"),
         ({"negatives": some_negatives(small_data())}, "no loss of recipe"),
