@@ -80,8 +80,8 @@ def attended_cosines(
     Smooth, slope and mask are those of `raw_weights`. `choose` says which weights stay, as bool; None: all.
     It carries no gradient.
     """
-    cosines: Tensor = _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
-    return cosines
+    with torch.autocast(affinities.device.type, enabled=False):
+        return _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
 
 
 class _AttendedCosines(Function):

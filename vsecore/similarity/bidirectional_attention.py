@@ -72,13 +72,10 @@ class FocalAttention(Similarity):
         return compare(*of_elements(v, t), score, grams="both")
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        sides = of_elements(v, t)
-        with torch.autocast(sides[0].elements.device.type, enabled=False):
-            pictures, captions = (side.with_gram() for side in sides)
-            by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
-            return (
-                by_words + self._mean_cosine(row_cosines(captions, pictures), captions, pictures)
-            ).squeeze(1)
+        pictures, captions = (side.with_gram() for side in of_elements(v, t))
+        by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
+        by_regions = self._mean_cosine(row_cosines(captions, pictures), captions, pictures)  # (B, 1)
+        return (by_words + by_regions).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Return each word's weights over the elements of its row's picture, after refocusing: (B, M, N).

@@ -137,8 +137,7 @@ class SetSimilarity(Similarity):
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
         sides = fragments(v.needed("vectors"), None, t.needed("vectors"), None)
-        with torch.autocast(sides[0].elements.device.type, enabled=False):
-            return self.score(row_cosines(*sides)).squeeze(1)
+        return self.score(row_cosines(*sides)).squeeze(1)
 
 
 class Mil(SetSimilarity):

@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from vsecore.arguments import Fraction, Positive, checked
@@ -90,8 +89,7 @@ class CrossAttention(Similarity):
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
         context, query, cosines = self._meet(v, t)
-        with torch.autocast(cosines.device.type, enabled=False):
-            return self._score(cosines, context, query).squeeze(1)
+        return self._score(cosines, context.with_gram(), query).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Say where each picture and the caption of its row look at each other.
@@ -109,7 +107,6 @@ class CrossAttention(Similarity):
         """Return context, query and cosines (B, S, L, 1), row by row."""
         pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
-        context = context.with_gram()
         return context, query, row_cosines(context, query)
 
     def _score(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:

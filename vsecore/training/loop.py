@@ -47,8 +47,7 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
         recipe: what to train.
         data: what to train on; its features are of the kind that the recipe reads.
         settings: how.
-        keywords: settings by name, in place of the object's: `folder`, `resume`, `tokenizer`, `vectors`,
-            `negatives`, `weights`, `callback`, `seed`, `device`, `precision`, `workers`, `save_every`.
+        keywords: fields of `Settings` by name, in place of the object's.
 
     Returns:
         The run. Its model is always on the CPU and in eval mode, as `load_run` gives it.
