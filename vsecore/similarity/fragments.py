@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
 from vsecore.masking import promoted, without_padding
+from vsecore.similarity.base import check_rows
 
 
 class Memory(NamedTuple):
@@ -93,9 +94,7 @@ def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
 
 def row_cosines(context: Fragments, query: Fragments) -> Tensor:
     """Compute the cosines of each context's elements with those of its own row's query, (B, S, L, 1)."""
-    rows = len(context.elements), len(query.elements)
-    if rows[0] != rows[1]:
-        raise ValueError(f"v and t have {min(rows)} and {max(rows)} rows: they must have the same number")
+    check_rows(context.elements, query.elements)
     with torch.autocast(context.elements.device.type, enabled=False):
         return (context.elements @ query.elements.mT).unsqueeze(-1)
 
