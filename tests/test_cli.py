@@ -294,6 +294,32 @@ time.sleep(60)
     assert (done.returncode, done.stderr) == (130, "course: stopped\n")
 
 
+def test_a_program_is_stopped_quietly_though_nobody_reads_what_it_printed():
+    unread = """
+import os, signal, sys
+from vsecore import stopping
+stopping.stop_tidily()
+try:
+    print("a line")
+    os.close(int(sys.argv[1]))
+    os.kill(os.getpid(), signal.SIGTERM)
+except stopping.Stopped as stopped:
+    stopping.end(stopped.code)
+"""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", unread, str(reading)]
+    program = subprocess.Popen(
+        command,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        pass_fds=[reading],
+        env=os.environ | {"PYTHONUNBUFFERED": ""},
+    )
+    os.close(reading)
+    os.close(writing)
+    assert program.communicate(timeout=30)[1] == b"vse: stopped\n" and program.returncode == 143
+
+
 def test_a_reader_that_has_enough_ends_a_command_quietly():
     reading, writing = os.pipe()
     os.close(reading)

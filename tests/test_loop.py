@@ -97,6 +97,10 @@ def test_an_encoded_split_sees_no_dropout_and_the_mode_is_given_back(training):
     model = a_recipe.build(7, tokenizer).train(training)
     (v, t), (again_v, again_t) = (encode(model, data.dev, tokenizer) for _ in range(2))
     assert {module.training for module in model.modules()} == {training}
+    model.encode_captions = None
+    with pytest.raises(TypeError):
+        encode(model, data.dev, tokenizer)
+    assert {module.training for module in model.modules()} == {training}, "after an error too"
     assert torch.equal(v.vectors, again_v.vectors) and torch.equal(t.vectors, again_t.vectors)
 
 

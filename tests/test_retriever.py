@@ -11,6 +11,7 @@ from towers import make_extracted, make_towers
 from vsecore.data.features import open_precomp
 from vsecore.data.picture_files import open_picture
 from vsecore.recipes import get
+from vsecore.retriever import Retriever
 from vsecore.scoring import score_split
 from vsecore.training import fit
 from vsecore.training.command import Command
@@ -61,6 +62,20 @@ def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same
     noted, named = vsecore.load(tmp_path), vsecore.load(tmp_path, features=album / "features")
     assert torch.equal(*(one.encode_images([album / "3.png"]).vectors for one in (noted, named)))
     assert noted.source == named.source
+
+
+def test_a_model_in_ones_home_is_found_and_an_index_finds_it_again_from_any_folder(tmp_path, monkeypatch):
+    make_towers(tmp_path / "clip", "clip")
+    (tmp_path / "mine.yaml").write_text(f"recipe: {tmp_path / 'clip'}")
+    train(recipe(training__epochs=1), folder=tmp_path / "run")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name in ("~/run", "~/clip", "~/mine.yaml", "clip", "mine.yaml"):
+        model = vsecore.load(name)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")
+            again = Retriever.of(model.source)
+        assert torch.equal(*(one.encode_texts(SENTENCES).vectors for one in (model, again)))
 
 
 def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):

@@ -44,12 +44,12 @@ from vsecore.losses import (
 )
 from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
+from vsecore.processes import _Gather
 from vsecore.recipes import get
 from vsecore.search.reference import flat, quantised, top
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
 from vsecore.training import System
-from vsecore.training.distributed import _Gather
 
 COMPARED = {}
 

@@ -393,7 +393,7 @@ def test_bert_is_kept_and_rebuilt_without_its_source(tmp_path):
     [
         ({"seed": -1}, "seed"),
         ({"sede": 1}, "sede"),
-        ({"recipe": recipe(training__batch_size=41)}, r"training\.batch_size"),
+        ({"recipe": recipe(training__batch_size=41)}, "batch_size is 41: wanted at most 40"),
         ({"recipe": recipe("vsepp_region_gru")}, "reads 'region'"),
         ({"recipe": recipe(training__frozen_epochs=3)}, "would never learn"),
         ({"negatives": some_negatives(small_data())}, "no loss of recipe"),
@@ -443,10 +443,7 @@ def test_embeddings_do_not_depend_on_the_batch_size_and_keep_the_order(finished)
         torch.testing.assert_close(alone, t.vectors[row], rtol=0, atol=1e-6)
     alone = torch.from_numpy(split.pictures[5:6, : split.picture_counts[5]]).float()
     torch.testing.assert_close(run.model.encode_pictures(alone).vectors[0], v.vectors[5], rtol=0, atol=1e-6)
-    split = split.subset(12)
-    v, t = encode(run.model, split, run.tokenizer)
-    wanted = evaluate(v.vectors @ t.vectors.T, split.owner, 3)
-    assert evaluate_split(run.model, split, run.tokenizer, folds=3) == wanted
+    assert evaluate_split(run.model, split, run.tokenizer) == evaluate(v.vectors @ t.vectors.T, split.owner)
 
 
 class ReadsEverything(Loss):

@@ -46,6 +46,6 @@ def load(
 
     if parts is not None:
         load_parts(parts)
-    if (Path(run_or_recipe) / "run.json").is_file():
+    if (Path(run_or_recipe).expanduser() / "run.json").is_file():
         return Retriever.of_run(run_or_recipe, features=features, backbone=backbone, weights=weights)
     return Retriever.of_recipe(str(run_or_recipe))

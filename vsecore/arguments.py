@@ -126,3 +126,9 @@ def _holds(x: Tensor, kind: str) -> bool:
     if kind == "whole numbers":
         return not x.is_floating_point() and not x.is_complex() and x.dtype != torch.bool
     return x.dtype == torch.bool
+
+
+def check_heads(heads: int, dim: int, name: str = "dim") -> None:
+    """Refuse a number of attention heads that does not divide the width, which is called `name`."""
+    if dim % heads:
+        raise ValueError(f"heads is {heads}: it must divide {name}, which is {dim}")

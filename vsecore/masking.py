@@ -23,6 +23,12 @@ def without_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0)
 
 
+def checked_elements(x: Tensor, mask: Tensor | None, dim: int | None = None, name: str = "x") -> Tensor:
+    """Return the elements `without_padding`, after `check_elements`."""
+    check_elements(x, mask, dim, name)
+    return without_padding(x, mask)
+
+
 def softmax_over_real(logits: Tensor, mask: Tensor | None) -> Tensor:
     """A softmax of (B, N, 1) or (B, N, D) over the elements that gives padding a weight of exactly 0."""
     if mask is not None:
@@ -55,3 +61,9 @@ def real_first(x: Tensor, mask: Tensor | None) -> Tensor:
 def widened(x: Tensor) -> Tensor:
     """Return x in float32 at least: a bfloat16 sum over a batch keeps two digits."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def promoted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in the type that holds the numbers of either, float32 at least."""
+    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    return x.to(dtype), y.to(dtype)

@@ -1,10 +1,9 @@
 """What layers start as, and the batch normalisation of sets: without padding, over all processes."""
 
-from typing import Any
-
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
+
+from vsecore.processes import gather
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 """The layers that normalise over a batch, and average what they find."""
@@ -51,40 +50,18 @@ class ElementNorm(nn.BatchNorm1d):
         real = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)  # (B, N)
         weights = real.flatten()  # (B N,)
         rows = x.flatten(0, 1)  # (B N, C)
-        total = sum_over_processes(torch.cat([weights @ rows, weights.sum().view(1)]))  # (C + 1,)
+        # Each process sums over its own share, and each gets the sum of all.
+        total = gather(torch.cat([weights @ rows, weights.sum().view(1)]).unsqueeze(0)).sum(0)  # (C + 1,)
         count = total[-1]
         mean = total[:-1] / count  # (C,)
-        variance = sum_over_processes(weights @ (rows - mean).square()) / count  # (C,)
-        with torch.no_grad():
-            # The running variance is the unbiased one, as in nn.BatchNorm1d.
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.num_batches_tracked += 1
-            share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
+        variance = gather((weights @ (rows - mean).square()).unsqueeze(0)).sum(0) / count  # (C,)
+        self.track(mean, variance * count / (count - 1).clamp(min=1))
         return mean, variance
 
-
-def sum_over_processes(x: Tensor) -> Tensor:
-    """Sum x over all processes, with gradient; return x itself if there is only one.
-
-    In the backward pass, each process's x gets the sum of the gradients of all, so that weights learn as
-    `training.distributed.gather` says.
-    """
-    if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
-        return x
-    return _SumOverProcesses.apply(x)
-
-
-class _SumOverProcesses(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
-        return total
+    @torch.no_grad()
+    def track(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running averages by a batch's mean and unbiased variance, (C,) each, as nn.BatchNorm1d."""
+        self.num_batches_tracked += 1
+        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)

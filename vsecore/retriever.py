@@ -23,6 +23,7 @@ from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
 from vsecore.recipes import get, is_towers
+from vsecore.recipes.written import ENDINGS
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scoring import read_by_similarity, score_embedded
@@ -99,7 +100,8 @@ class Retriever:
         weights: str | Path | None = None,
     ) -> Self:
         """Load a trained run; the arguments are those of `vsecore.load`."""
-        run, place = load_run(folder), Path(folder).expanduser().resolve()
+        place = Path(folder).expanduser().resolve()
+        run = load_run(place)
         source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
         if weights is not None and run.recipe.features != "pixels":
             source = replace(source, weights=str(Path(weights).expanduser().resolve()))
@@ -111,10 +113,12 @@ class Retriever:
         recipe = get(name)
         if not recipe.is_trained:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
-        place = str(Path(name).expanduser().resolve()) if is_towers(name) else name
+        base, *variants = [name] if is_towers(name) else name.split("+")
+        if is_towers(name) or base.endswith(ENDINGS):
+            base = str(Path(base).expanduser().resolve())  # so that it is found from any folder
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer).to(best_device())
-        return cls(model, tokenizer, recipe.name, source=Source(recipe=place))
+        return cls(model, tokenizer, recipe.name, source=Source(recipe="+".join([base, *variants])))
 
     @classmethod
     def of(cls, source: Source, run: Run | None = None) -> Self:

@@ -1,5 +1,8 @@
 """What a model makes of a whole split: its embeddings (`encode`), its scores, its table row."""
 
+import contextlib
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -17,6 +20,17 @@ Captions = Tokenizer | TokenizedCaptions
 """The tokenizer that a model was trained with, or a split's captions already tokenised by it."""
 
 
+@contextlib.contextmanager
+def evaluating(model: VSE) -> Iterator[torch.device]:
+    """Evaluate a model on its device, which is yielded; its mode, training or not, comes back in the end."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield next(model.parameters()).device
+    finally:
+        model.train(was_training)
+
+
 @torch.inference_mode()
 def encode(
     model: VSE, split: Split, tokenizer: Captions, batch_size: int = 256
@@ -29,21 +43,18 @@ def encode(
         The Ni pictures and the Nc captions, float32 on the CPU: what the model's similarity reads, its
         vectors or its elements, and nothing else.
     """
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
     at_a_time = min(batch_size, PIXELS_AT_A_TIME) if split.has_pixels else batch_size
-    pictures = [
-        read_by_similarity(model, model.encode_pictures(*_pictures(split, start, at_a_time, device)))
-        for start in range(0, len(split), at_a_time)
-    ]
     tokens = TokenizedCaptions.encode(tokenizer, split.captions)
     order = np.argsort(tokens.lengths, kind="stable")  # similar lengths together: little padding
-    captions = []
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        numbers, mask = tokens.rows(chosen)  # (b, L) each
-        captions.append(read_by_similarity(model, model.encode_captions(numbers.to(device), mask.to(device))))
-    model.train(was_training)
+    pictures, captions = [], []
+    with evaluating(model) as device:
+        for start in range(0, len(split), at_a_time):
+            embedded = model.encode_pictures(*_pictures(split, start, at_a_time, device))
+            pictures.append(read_by_similarity(model, embedded))
+        for start in range(0, len(order), batch_size):
+            numbers, mask = tokens.rows(order[start : start + batch_size])  # (b, L) each
+            embedded = model.encode_captions(numbers.to(device), mask.to(device))
+            captions.append(read_by_similarity(model, embedded))
     return joined(pictures), joined(captions)[torch.from_numpy(np.argsort(order))]
 
 
@@ -56,24 +67,20 @@ def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int =
 @torch.inference_mode()
 def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
     """Compare embedded pictures with embedded captions, in blocks on the model's device: (Ni, Nc)."""
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()  # a similarity may drop out and normalise over its batch too: SGRAF's do
     rows, columns = model.block
     scores = torch.empty(len(v), len(t))
-    for left in range(0, len(t), columns):
-        captions = t[left : left + columns].to(device)
-        for top in range(0, len(v), rows):
-            block = model.scores(v[top : top + rows].to(device), captions)
-            scores[top : top + rows, left : left + columns] = block
-    model.train(was_training)
+    with evaluating(model) as device:  # a similarity may drop out and normalise over its batch: SGRAF's do
+        for left in range(0, len(t), columns):
+            captions = t[left : left + columns].to(device)
+            for top in range(0, len(v), rows):
+                block = model.scores(v[top : top + rows].to(device), captions)
+                scores[top : top + rows, left : left + columns] = block
     return scores
 
 
-def evaluate_split(
-    model: VSE, split: Split, tokenizer: Captions, folds: int | None = None, batch_size: int = 256
-) -> dict[str, float]:
+def evaluate_split(model: VSE, split: Split, tokenizer: Captions) -> dict[str, float]:
     """Compute recalls, ranks and rsum of a model on a split (see `evaluation.evaluate`)."""
-    return evaluate(score_split(model, split, tokenizer, batch_size), split.owner, folds)
+    return evaluate(score_split(model, split, tokenizer), split.owner)
 
 
 def _pictures(split: Split, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor | None]:

@@ -14,8 +14,8 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from vsecore.arguments import Count, Shape, Share, checked
-from vsecore.masking import check_elements, widened, without_padding
+from vsecore.arguments import Count, Shape, Share, check_heads, checked
+from vsecore.masking import check_elements, checked_elements, widened, without_padding
 from vsecore.normalisation import projection
 
 
@@ -111,8 +111,7 @@ class SlotSetPrediction(SetPrediction):
     ) -> None:
         super().__init__()
         of, hidden = SlotOptions(**options), hidden or dim
-        if hidden % of.heads:
-            raise ValueError(f"heads is {of.heads}: it must divide hidden, which is {hidden}")
+        check_heads(of.heads, hidden, "hidden")
         self.dim, self.slots, self.iterations, self.heads = dim, slots, iterations, of.heads
         self.positions, self.softmax_over = of.positions, of.softmax_over
         self.learned_slots = of.learned_slots
@@ -135,8 +134,7 @@ class SlotSetPrediction(SetPrediction):
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return LN(E^T), the slots after the last round: (B, N, D) to (B, K, D)."""
-        check_elements(local, mask, self.dim, "local")
-        x = self.norm_local(without_padding(local, mask))  # (B, N, D)
+        x = self.norm_local(checked_elements(local, mask, self.dim, "local"))  # (B, N, D)
         keys = self._by_head(self.key(x + self._places(x)))  # (B, H, N, D_h / H)
         values = self._by_head(self.value(x))  # (B, H, N, D_h / H)
         slots = self._first_slots(local)  # (B, K, D)
@@ -251,8 +249,7 @@ class TransformerSet(SetPrediction):
         self, dim: Count, slots: Count = 4, layers: Count = 4, heads: Count = 8, hidden: Count | None = None
     ) -> None:
         super().__init__()
-        if dim % heads:
-            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        check_heads(heads, dim)
         self.dim = dim
         self.start = nn.Parameter(torch.randn(slots, dim))
         self.norm_local = nn.LayerNorm(dim)
@@ -266,8 +263,7 @@ class TransformerSet(SetPrediction):
 
     def slots_of(self, local: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the slots after the last layer, (B, N, D) to (B, K, D)."""
-        check_elements(local, mask, self.dim, "local")
-        x = self.norm_local(without_padding(local, mask))  # (B, N, D)
+        x = self.norm_local(checked_elements(local, mask, self.dim, "local"))  # (B, N, D)
         slots = self.start.to(x.dtype).expand(len(x), -1, -1)  # (B, K, D)
         for layer in self.layers:
             slots = layer(slots, x, memory_key_padding_mask=None if mask is None else ~mask)

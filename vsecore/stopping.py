@@ -3,6 +3,7 @@
 This module imports only the standard library, so that it can take effect before anything else is imported.
 """
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -50,10 +51,11 @@ def end(code: int) -> NoReturn:
     """Say that the program was stopped, and end it now, whatever its threads and workers are still doing."""
     for worker in multiprocessing.active_children():
         worker.kill()
-    if os.environ.get("RANK", "0") == "0":  # only one of several processes says so
-        print("; ".join(filter(None, (f"{_program}: stopped", _advice()))), file=sys.stderr)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # whoever read the output may have gone
+        if os.environ.get("RANK", "0") == "0":  # only one of several processes says so
+            print("; ".join(filter(None, (f"{_program}: stopped", _advice()))), file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(code)
 
 

@@ -50,7 +50,8 @@ def sentence(what: str, error: ValidationError) -> str:
         return f'{_place(what, place[:-1])} has the unknown field "{place[-1]}"'
     if kind == "value_error" and not first["loc"]:  # one of our own sentences, about the whole
         return f"{what}: {first['ctx']['error']}"
-    wanted = dict.fromkeys(_wanted(one) for one in error.errors() if _steps(one) == place)
+    same = (one["msg"] for one in error.errors() if _steps(one) == place)  # of each member of a union
+    wanted = dict.fromkeys(x.removeprefix("Input should be ").removeprefix("Value error, ") for x in same)
     return f"{_place(what, place)} is {short(first['input'])}: wanted {' or '.join(wanted)}"
 
 
@@ -63,11 +64,6 @@ def _place(what: str, steps: list[str | int]) -> str:
     """Say where a mistake is: ("images", 3, "split") becomes "words.json: images[3].split"."""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return f"{what}: {said.removeprefix('.')}" if said else what
-
-
-def _wanted(mistake: Any) -> str:
-    """Say what pydantic wanted, such as "a valid integer", "greater than 0" or a sentence of ours."""
-    return str(mistake["msg"]).removeprefix("Input should be ").removeprefix("Value error, ")
 
 
 def short(value: Any) -> str:

@@ -823,7 +823,7 @@ folder.cleanup()
 #
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
-# | joint batch over processes (CLIP, section 2.5) | `gather_backward` | `vsecore.training.distributed.gather` |
+# | joint batch over processes (CLIP, section 2.5) | `gather_backward` | `vsecore.processes.gather` |
 # | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, with `training.embed_at_a_time` |
 # | cost of a training | the first two sections | `vsecore.training.planning.plan` |
 #

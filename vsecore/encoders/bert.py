@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from vsecore.arguments import Count, checked
+from vsecore.arguments import Count, Share, Whole, checked
 from vsecore.data.files import read_json
 from vsecore.data.language_models import model_folder
 from vsecore.data.word_pieces import BERTTokenizer
@@ -89,7 +89,6 @@ class BERTEncoder(TextEncoder):
 
 
 Size = Annotated[int, Field(ge=1, le=2**20)]
-Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,9 @@ class Architecture:
     max_position_embeddings: Size
     type_vocab_size: Size = 2
     hidden_act: Literal["gelu", "gelu_new", "relu", "silu"] = "gelu"
-    hidden_dropout_prob: Dropout = 0.1
-    attention_probs_dropout_prob: Dropout = 0.1
+    hidden_dropout_prob: Share = 0.1
+    attention_probs_dropout_prob: Share = 0.1
     layer_norm_eps: Annotated[float, Field(gt=0, lt=1)] = 1e-12
-    initializer_range: Annotated[float, Field(ge=0, lt=1)] = 0.02
-    pad_token_id: Annotated[int, Field(ge=0)] | None = 0
+    initializer_range: Share = 0.02
+    pad_token_id: Whole | None = 0
     position_embedding_type: Literal["absolute"] = "absolute"

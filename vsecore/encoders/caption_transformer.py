@@ -8,9 +8,9 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.functional import dropout, scaled_dot_product_attention
 
-from vsecore.arguments import Count, Share, Whole, checked
+from vsecore.arguments import Count, Share, Whole, check_heads, checked
 from vsecore.encoders.base import Tokens, WordMask
-from vsecore.encoders.reasoning.transformer import Block, check_heads, learned
+from vsecore.encoders.reasoning.transformer import Block, learned
 from vsecore.encoders.words import WordEncoder
 from vsecore.normalisation import projection
 
@@ -90,11 +90,8 @@ class CaptionTransformer(WordEncoder):
     the same as random padding in front, since attention sees a word's position and not its place in memory.
     Give captions with their words first: one that is padded in front begins at a later position.
 
-    Args:
-        vocabulary_size: number of words.
-        word_dim: width W of a word vector.
+    Args, besides those of `WordEncoder`:
         dim: width D of the joint space.
-        vectors: as for `WordEncoder`, such as fastText's.
         **options: as `CaptionOptions`.
 
     Source: Yan 2019 (thesis), section 2.3: two layers, 300-dimensional fastText vectors, 48 words.

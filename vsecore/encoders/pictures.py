@@ -5,7 +5,7 @@ from torch.nn.functional import dropout, relu
 
 from vsecore.arguments import Count, Share, checked
 from vsecore.encoders.base import ImageEncoder
-from vsecore.masking import check_elements, without_padding
+from vsecore.masking import checked_elements
 from vsecore.normalisation import ElementNorm, projection
 
 
@@ -38,9 +38,8 @@ class CellEncoder(ImageEncoder):
         """Encode features (B, N, F), or pixels (B, 3, H, W) if there is a backbone."""
         if self.backbone is not None:
             pictures = self.backbone(pictures)  # (B, N, F)
-        check_elements(pictures, mask, self.feature_dim, "pictures")
-        cells = dropout(without_padding(pictures, mask), self.drop, self.training)  # (B, N, F)
-        return self.project(cells), mask  # (B, N, D)
+        cells = checked_elements(pictures, mask, self.feature_dim, "pictures")  # (B, N, F)
+        return self.project(dropout(cells, self.drop, self.training)), mask  # (B, N, D)
 
 
 class RegionEncoder(ImageEncoder):
@@ -68,8 +67,7 @@ class RegionEncoder(ImageEncoder):
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode features (B, N, F)."""
-        check_elements(pictures, mask, self.feature_dim, "pictures")
-        regions = without_padding(pictures, mask)  # (B, N, F)
+        regions = checked_elements(pictures, mask, self.feature_dim, "pictures")  # (B, N, F)
         hidden = relu(self.normalise(self.hidden(regions), mask))  # (B, N, D/2)
         encoded = self.project(regions) + self.out(hidden)  # (B, N, D)
         return dropout(encoded, self.drop, self.training), mask

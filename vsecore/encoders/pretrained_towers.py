@@ -9,14 +9,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from vsecore.arguments import checked
+from vsecore.arguments import Positive, checked
 from vsecore.data.files import read_json, write_json
 from vsecore.data.language_models import FILES, model_folder
 from vsecore.data.photographs import View
@@ -32,7 +31,6 @@ Kind = Literal["clip", "siglip"]
 MODELS = {"clip": "CLIP", "metaclip_2": "MetaClip2", "siglip": "Siglip"}
 """How transformers' classes for each `model_type` begin. A SigLIP 2 of one resolution has SigLIP's."""
 Colour = tuple[float, float, float]
-Spread = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class VisionConfig:
 
     view: View
     mean: Colour
-    std: tuple[Spread, Spread, Spread]
+    std: tuple[Positive, Positive, Positive]
 
 
 class PictureTower(ImageEncoder):

@@ -56,11 +56,8 @@ class GRUEncoder(WordEncoder):
     A word knows what came before it, and nothing of what follows: use `BiGRUEncoder` where words are compared
     one by one. The state after the last word (pool "last") has read the whole caption.
 
-    Args:
-        vocabulary_size: number of words.
-        word_dim: width W of a word vector.
+    Args, besides those of `WordEncoder`:
         dim: width D of the joint space and of the state, in each direction.
-        vectors: as for `WordEncoder`.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN), section 3.4.
     """

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 from vsecore.arguments import Count, Shape, Share, checked
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import check_elements, count_real, real_first, sorted_mask
+from vsecore.masking import check_elements, count_real, real_first, softmax_over_real, sorted_mask
 from vsecore.recurrence import read
 
 Words = Annotated[Tensor, Shape("C L", "whole numbers")]
@@ -84,13 +84,11 @@ class CaptionDecoder(nn.Module):
         state = states.gather(1, last).squeeze(1)  # (B, H)
         keys = self.compare_element(states)  # (B, N, H)   the same before every word
         states, keys, state = states[owner], keys[owner], state[owner]  # (C, N, H), (C, N, H), (C, H)
-        padding = None if mask is None else ~mask[owner].unsqueeze(2)  # (C, N, 1)
+        real = None if mask is None else mask[owner]  # (C, N)
         written = []
         for word in self.embedding(tokens[:, :-1]).unbind(1):  # (C, W)
             logits = self.compare(torch.tanh(keys + self.compare_state(state).unsqueeze(1)))  # (C, N, 1)
-            if padding is not None:
-                logits = logits.masked_fill(padding, -torch.inf)
-            seen = (logits.softmax(1) * states).sum(1)  # (C, H)
+            seen = (softmax_over_real(logits, real) * states).sum(1)  # (C, H)
             given = dropout(torch.cat([word, seen], 1), self.drop, self.training)  # (C, W + H)
             state = self.writer(given, state)  # (C, H)
             written.append(state)

@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from vsecore.arguments import Positive, Shape, checked
 from vsecore.losses.distances import distances, squared_distances
 from vsecore.losses.step import Loss, Step
+from vsecore.masking import promoted
 
 KEPT = 2**22
 """Numbers of a kernel matrix that are taken together; if there are more, each part is computed twice."""
@@ -40,8 +41,7 @@ def mmd(
     Source: Gretton et al. 2007; Kim et al. 2023, section 3.4; the kernel and gamma from the released codes of
     Song and Soleymani 2019 (PVSE) and Kim et al. 2023.
     """
-    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-    x, y = x.to(dtype), y.to(dtype)
+    x, y = promoted(x, y)
     with torch.autocast(x.device.type, enabled=False):
         within = _mean_kernel(x, x, gamma, squared) + _mean_kernel(y, y, gamma, squared)
         return within - 2 * _mean_kernel(x, y, gamma, squared)

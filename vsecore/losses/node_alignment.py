@@ -15,7 +15,7 @@ from vsecore.arguments import Count, NotNegative, Shape, checked
 from vsecore.embedding import unit
 from vsecore.losses.pairs import Positives, Scores, check_pairs
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import check_elements, widened, without_padding
+from vsecore.masking import checked_elements, widened, without_padding
 
 ROWS = 16  # pictures that meet all captions at a time, where positive pairs cannot be listed
 
@@ -42,8 +42,7 @@ class NodePooling(nn.Module):
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return how much each pool takes of each element, (B, P, N); rows add up to 1, padding gets 0."""
-        check_elements(x, mask, self.dim)
-        x = widened(without_padding(x, mask))
+        x = widened(checked_elements(x, mask, self.dim))
         with torch.autocast(x.device.type, enabled=False):  # half precision keeps two digits
             logits = self.weight.to(x.dtype) @ x.mT  # (B, P, N)
             if mask is not None:

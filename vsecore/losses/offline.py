@@ -199,11 +199,9 @@ def _negatives(step: Step) -> Tensor:
 
 
 class OfflineTriplet(Loss):
-    """`offline_triplet` of a step.
+    """`offline_triplet` of a step, with its two margins.
 
     Args:
-        margin: by how much a pair must beat its online negatives.
-        offline_margin: by how much its offline ones.
         warmup_epochs: how many epochs learn by `triplet` from all negatives of the batch first, as in
             `Triplet`. The paper has none.
         online: False: only the offline terms (the paper's ablation "OnlyOffline").

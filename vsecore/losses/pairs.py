@@ -22,14 +22,19 @@ def check_pairs(scores: Scores, positives: Positives) -> tuple[Tensor, Tensor]:
     """
     scores = widened(scores)
     if positives is None:
-        if scores.shape[0] != scores.shape[1]:
-            raise ValueError(
-                f"positives is None: it must be bool {tuple(scores.shape)}, as there is no diagonal of pairs"
-            )
-        return scores, torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        return scores, diagonal(len(scores), scores.shape[1], scores.device)
     if positives.device.type == "cpu":
         for axis, what in ((1, "picture (row)"), (0, "caption (column)")):
             alone = (~positives.any(axis)).nonzero().flatten()
             if len(alone):
                 raise ValueError(f"positives has no True in {what} {int(alone[0])}: each must have a partner")
     return scores, positives
+
+
+def diagonal(pictures: int, captions: int, device: torch.device) -> Tensor:
+    """Return what belongs together where nothing else is said: row by row, bool (B, B)."""
+    if pictures != captions:
+        raise ValueError(
+            f"positives is None: it must be bool {(pictures, captions)}, as there is no diagonal of pairs"
+        )
+    return torch.eye(pictures, dtype=torch.bool, device=device)

@@ -9,9 +9,9 @@ from torch.nn.functional import logsigmoid
 
 from vsecore.arguments import Count, Finite, NotNegative, Shape, checked
 from vsecore.losses.distances import distances
-from vsecore.losses.pairs import Positives
+from vsecore.losses.pairs import Positives, diagonal
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import widened
+from vsecore.masking import promoted, widened
 
 Vectors = Annotated[Tensor, Shape("B D")]
 
@@ -58,12 +58,10 @@ def soft_contrastive(
     """
     (b, j, _), (c, n, _) = v.shape, t.shape
     if positives is None:
-        if b != c:
-            raise ValueError(f"positives is None: it must be bool {(b, c)}, as there is no diagonal of pairs")
-        positives = torch.eye(b, dtype=torch.bool, device=v.device)
+        positives = diagonal(b, c, v.device)
+    v, t = promoted(v, t)
     with torch.autocast(v.device.type, enabled=False):
-        dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
-        distance = distances(v.to(dtype).flatten(0, 1), t.to(dtype).flatten(0, 1))  # (B·J, C·L)
+        distance = distances(v.flatten(0, 1), t.flatten(0, 1))  # (B·J, C·L)
         logits = (shift - scale * distance).view(b, j, c, n)
         # 1 − σ(x) is σ(−x), so that one formula serves what belongs together and what does not.
         signed = torch.where(positives[:, None, :, None], logits, -logits)

@@ -29,7 +29,7 @@ from vsecore.mining.folder import (
 from vsecore.mining.topk import rows_of
 from vsecore.mining.vectors import BUDGET, BYTES, ROWS
 from vsecore.model import VSE
-from vsecore.scoring import Captions, encode
+from vsecore.scoring import Captions, encode, evaluating
 from vsecore.similarity import Cosine
 
 PASSING = ("training", "name_or_path", "gradient_checkpointing", "keep_attention")
@@ -71,8 +71,7 @@ def mine(
             folder.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder, "is mining into", wait=False))
             state = MiningState(folder / STATE, identity)
-        stack.callback(model.train, model.training)
-        model.eval()
+        stack.enter_context(evaluating(model))
         embedded = encode(model, split, tokens)
         search, workers = search_embedded(model, *embedded, split.owner, (texts, pictures))
         if state is not None:
@@ -97,8 +96,8 @@ def search_embedded(
 ) -> tuple[Search, int]:
     """Return a search of embedded pictures and captions, which stay on the CPU, and its number of workers."""
     device = next(model.parameters()).device
-    rows = max(1, min(model.block[0], ROWS, BUDGET // BYTES))
-    block = rows, max(1, min(model.block[1], BUDGET // (BYTES * rows)))
+    rows = min(model.block[0], ROWS)
+    block = rows, min(model.block[1], BUDGET // (BYTES * rows))
 
     def score(pictures: slice, captions: slice) -> Tensor:
         scores = model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)

@@ -112,7 +112,7 @@ def _kth_at_least(scores: Tensor, k: int, dim: int) -> Tensor:
     groups = items // size
     best = scores.narrow(dim, 0, groups * size).unflatten(dim, (size, groups)).amax(dim)
     best = best if dim else best.T.contiguous()  # (a, groups)
-    return largest(best, k).amin(1).float().clamp(min=LOWEST)
+    return largest(best, k).amin(1).clamp(min=LOWEST)
 
 
 def largest(x: Tensor, k: int) -> Tensor:
@@ -121,7 +121,7 @@ def largest(x: Tensor, k: int) -> Tensor:
     On a CPU by numpy, which moves only the numbers; `topk` also moves their places, and takes four times as
     long.
     """
-    if x.device.type != "cpu" or x.dtype not in (torch.int64, torch.float32):
+    if x.device.type != "cpu":
         return x.topk(k, dim=1, sorted=False).values
     return torch.from_numpy(np.partition(x.numpy(), x.shape[1] - k, axis=1)[:, -k:])
 

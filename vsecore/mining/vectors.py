@@ -67,7 +67,7 @@ def mine_offline_negatives(
         raise ValueError("images and captions are so long that scores would not be finite: scale them down")
     if block is None:
         rows = min(len(v), ROWS)
-        block = rows, max(1, BUDGET // (BYTES * rows))
+        block = rows, BUDGET // (BYTES * rows)
     size = block if isinstance(block, tuple) else (block, block)
     memory = threading.local()  # fresh memory for each block would cost time
 

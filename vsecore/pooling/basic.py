@@ -64,7 +64,6 @@ class KMaxPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask)
         largest = sort_descending(x, mask)[:, : self.k]  # (B, k, D)   0 where a short row ran out
         return largest.sum(1) / count_real(x, mask).clamp(max=self.k).unsqueeze(-1)  # (B, D)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, Positive, Shape, checked
-from vsecore.masking import check_elements, count_real
+from vsecore.masking import count_real
 from vsecore.pooling.sorting import sort_descending
 
 
@@ -48,13 +48,13 @@ class GPO(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask)
+        values = sort_descending(x, mask)  # (B, N, D)
         if mask is None:
             weights = self._weights(torch.full((1,), x.shape[1], device=x.device), x.shape[1])  # (1, N)
             weights = weights.expand(len(x), -1)
         else:
             weights = self._weights_of(count_real(x, mask), x.shape[1])  # (B, N)
-        return (weights.to(x.dtype).unsqueeze(1) @ sort_descending(x, mask)).squeeze(1)  # (B, D)
+        return (weights.to(x.dtype).unsqueeze(1) @ values).squeeze(1)  # (B, D)
 
     def _weights_of(self, counts: Tensor, places: int) -> Tensor:
         """A row of weights for each set, (B, N)."""

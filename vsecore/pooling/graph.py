@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, checked
-from vsecore.masking import check_elements, count_real, widened, without_padding
+from vsecore.masking import checked_elements, count_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
 
@@ -35,8 +35,7 @@ class GCNPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask, self.dim)
         for layer in self.layers:
             x = layer(x, mask)  # (B, N, D)
         return self.mean(x, mask)  # (B, D)

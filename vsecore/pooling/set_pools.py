@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
 from vsecore.arguments import Count, Share, checked
-from vsecore.masking import check_elements
 from vsecore.normalisation import ElementNorm, projection
 from vsecore.pooling.basic import FirstPool, LastPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
@@ -147,7 +146,6 @@ class GaussianPool(SetPool):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Pool (B, N, D) to means (B, D) and "log_variance", (B, D)."""
-        check_elements(x, mask, self.predict.dim)
         whole = cast(nn.Module, self.global_pool)(x, mask)  # (B, D)
         means = self.predict(x, whole, mask).squeeze(1)  # (B, D)
         _, spread = weighted_means(self.attend, x, mask)  # (B, 1, D)

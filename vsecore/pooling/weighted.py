@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vsecore.arguments import Count, checked
-from vsecore.masking import check_elements, count_real, softmax_over_real, widened, without_padding
+from vsecore.arguments import Count, check_heads, checked
+from vsecore.masking import checked_elements, count_real, softmax_over_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
 
@@ -20,8 +20,7 @@ class SoftPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask)
         return (softmax_over_real(x, mask) * x).sum(1)  # (B, D)
 
 
@@ -43,8 +42,7 @@ class AdaPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask)
         wide = widened(x)  # squares in half precision vanish
         mean = wide.sum(1, keepdim=True) / count_real(x, mask).view(-1, 1, 1)  # (B, 1, D)
         size = wide.square() + mean.square()  # (B, N, D)
@@ -81,8 +79,7 @@ class LIPPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask, self.dim)
         logits = widened(self.importance(x))  # (B, N, D)    0 at the padding
         count = count_real(x, mask).view(-1, 1, 1)
         centred = without_padding(logits - logits.sum(1, keepdim=True) / count, mask)
@@ -116,8 +113,7 @@ class SelfAttentionPool(nn.Module):
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The weight of each element, (B, N); they add up to 1, and padding has 0."""
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask, self.dim)
         memory = self.memory(self.mean(x, mask)).tanh().unsqueeze(1)  # (B, 1, D)
         scores = self.score(self.element(x).tanh() * memory)  # (B, N, 1)
         return softmax_over_real(scores, mask).squeeze(-1)  # (B, N)
@@ -147,8 +143,7 @@ class AttentionPool(nn.Module):
     @checked
     def __init__(self, dim: Count, heads: Count = 8) -> None:
         super().__init__()
-        if dim % heads:
-            raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
+        check_heads(heads, dim)
         self.dim = dim
         self.heads = heads
         self.question = nn.Parameter(torch.randn(heads, dim // heads))
@@ -158,8 +153,7 @@ class AttentionPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)
+        x = checked_elements(x, mask, self.dim)
         keys, values = (  # (B, H, N, D/H)
             layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.key, self.value)
         )

@@ -47,6 +47,7 @@ def read_recipe_file(path: str | Path, get: Get) -> Recipe:
 
     Without a `name` it is called as its file.
     """
+    path = Path(path).expanduser()
     try:
         content = yaml.load(read_text(path), _Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -56,9 +57,9 @@ def read_recipe_file(path: str | Path, get: Get) -> Recipe:
     if str(content.get("recipe", "")).endswith(ENDINGS):
         raise ValueError(f"{path}: recipe is {content['recipe']}: wanted a recipe's name, not another file")
     if "recipe" not in content:
-        content = {"source": Path(path).name, **content}
+        content = {"source": path.name, **content}
     try:
-        return read_recipe(Path(path).stem, {str(key): value for key, value in content.items()}, get)
+        return read_recipe(path.stem, {str(key): value for key, value in content.items()}, get)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -15,7 +15,7 @@ from vsecore.arguments import Count, Share, checked
 from vsecore.embedding import Embedding, unit
 from vsecore.masking import softmax_over_real
 from vsecore.normalisation import ElementNorm, projection
-from vsecore.similarity.base import Similarity
+from vsecore.similarity.base import Similarity, check_rows
 from vsecore.similarity.fragments import MEMORY, Fragments, by_length, of_elements
 
 SMOOTH, NEGATIVE_SLOPE = 9.0, 0.1
@@ -72,8 +72,7 @@ class _Alignments(Similarity):
             return self._compare(pictures, captions)
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        if len(v) != len(t):
-            raise ValueError(f"v and t have {len(v)} and {len(t)} rows: they must have the same number")
+        check_rows(v, t)
         return self(v, t).diagonal()  # in training, a pair alone would be normalised by itself
 
     def _compare(self, pictures: Fragments, captions: Fragments) -> Tensor:
@@ -181,10 +180,5 @@ class AttentionFiltration(_Alignments):
 
     def average(self, found: list[Tensor | None]) -> None:
         """Move the running averages by this batch's mean over captions."""
-        norm, seen = self.norm, [one for one in found if one is not None]
-        if seen:
-            mean, variance = torch.cat(seen).mean(0)
-            norm.num_batches_tracked += 1
-            share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
-            norm.running_mean.lerp_(mean, share)
-            norm.running_var.lerp_(variance, share)
+        if seen := [one for one in found if one is not None]:
+            self.norm.track(*torch.cat(seen).mean(0))

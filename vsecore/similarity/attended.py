@@ -28,13 +28,17 @@ Choice = Callable[[Tensor], Tensor]
 
 @torch.no_grad()
 def raw_weights(
-    affinities: Tensor, smooth: float, negative_slope: float, context_mask: Tensor | None = None
+    affinities: Tensor,
+    smooth: float,
+    negative_slope: float,
+    context_mask: Tensor | None,
+    choose: Choice | None,
 ) -> Tensor:
     """Compute exp(smooth · s), where s are the clipped affinities over their norm along the query's elements.
 
     What is left of a negative affinity is `negative_slope` of it; 0 clips it. Affinities are 0 wherever one
     of the two elements is padding. The weights lack a factor of each query element, and are 0 in the
-    context's padding, which `context_mask` (K, S) tells.
+    context's padding, which `context_mask` (K, S) tells, and where `choose` leaves them out.
     """
     clipped = leaky_relu(affinities, negative_slope)
     logits = clipped.mul_(smooth / _norm(clipped))
@@ -42,7 +46,8 @@ def raw_weights(
         logits.masked_fill_(~context_mask[:, :, None, None], -torch.inf)
     if smooth > SAFE:
         logits -= logits.amax(1, keepdim=True)
-    return logits.exp_()
+    weights = logits.exp_()
+    return weights if choose is None else weights.mul_(choose(weights))
 
 
 def shares(
@@ -57,9 +62,7 @@ def shares(
 
     They add up to one along S, and a query's padding, by its mask (B, L), has 0.
     """
-    weights = raw_weights(affinities, smooth, negative_slope, context_mask)
-    if choose is not None:
-        weights *= choose(weights)
+    weights = raw_weights(affinities, smooth, negative_slope, context_mask, choose)
     weights = (weights / weights.sum(1, keepdim=True)).squeeze(-1)  # (B, S, L)
     return weights if query_mask is None else torch.where(query_mask.unsqueeze(1), weights, 0)
 
@@ -77,8 +80,8 @@ def attended_cosines(
     Smooth, slope and mask are those of `raw_weights`. `choose` says which weights stay, as bool; None: all.
     It carries no gradient.
     """
-    cosines: Tensor = _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
-    return cosines
+    with torch.autocast(affinities.device.type, enabled=False):
+        return _AttendedCosines.apply(affinities, gram, context_mask, smooth, negative_slope, choose)
 
 
 class _AttendedCosines(Function):
@@ -94,9 +97,7 @@ class _AttendedCosines(Function):
         negative_slope: float,
         choose: Choice | None,
     ) -> Tensor:
-        weights = raw_weights(affinities, smooth, negative_slope, context_mask)
-        if choose is not None:
-            weights *= choose(weights)
+        weights = raw_weights(affinities, smooth, negative_slope, context_mask, choose)
         spread = (gram @ weights.flatten(2)).view_as(weights)  # (K, S, L, Q)
         square = (weights * spread).sum(1)  # (K, L, Q)   the attended vector's length, squared
         dot = (weights * affinities).sum(1)  # (K, L, Q)

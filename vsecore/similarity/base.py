@@ -1,5 +1,7 @@
 """What a similarity is: the contract that evaluation, mining and losses rely on."""
 
+from collections.abc import Sized
+
 import torch
 from torch import Tensor, nn
 
@@ -27,6 +29,13 @@ class Similarity(nn.Module):
 
         Here one after the other; a class that can do it in one product should.
         """
-        if len(v) != len(t):
-            raise ValueError(f"v and t have {len(v)} and {len(t)} rows: they must have the same number")
+        check_rows(v, t)
         return torch.cat([self(v[row : row + 1], t[row : row + 1]).flatten() for row in range(len(v))])
+
+
+def check_rows(one: Sized, other: Sized) -> None:
+    """Refuse two sides, in either order, that cannot be compared row by row."""
+    if len(one) != len(other):
+        raise ValueError(
+            f"v and t must have the same number of rows: one has {len(one)}, the other {len(other)}"
+        )

@@ -9,14 +9,13 @@ from vsecore.arguments import Positive, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.attended import Choice, aggregate_cosines, attended_cosines, shares
 from vsecore.similarity.base import Similarity
-from vsecore.similarity.fragments import Fragments, compare, fragments, of_elements, query_mask, row_cosines
+from vsecore.similarity.fragments import Fragments, compare, of_elements, query_mask, row_cosines
 
 Focus = Literal["equal", "prob"]
 
 NEGATIVE_SLOPE = 0.1  # what remains of a negative affinity, as in SCAN's released code and BFAN's
 
 
-@checked
 def focal_attention(
     v: Tensor,
     v_mask: Tensor | None,
@@ -48,7 +47,9 @@ def focal_attention(
 
     Source: Liu et al. 2019 (BFAN) and its released code.
     """
-    return FocalAttention(focus, smooth).all_with_all(*fragments(v, v_mask, t, t_mask))
+    bfan = FocalAttention(focus, smooth)
+    scores: Tensor = bfan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
+    return scores
 
 
 class FocalAttention(Similarity):
@@ -63,26 +64,18 @@ class FocalAttention(Similarity):
         self.smooth = smooth
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        return self.all_with_all(*of_elements(v, t))
-
-    def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
-        """Compare every picture with every caption: (B, C)."""
-
         def score(cosines: Tensor, pictures: Fragments, captions: Fragments) -> Tensor:
             by_words = self._mean_cosine(cosines, pictures, captions)  # (b, c)
             back = cosines.permute(3, 2, 1, 0).contiguous()  # (c, M, N, b)   no second product
             return by_words + self._mean_cosine(back, captions, pictures).T
 
-        return compare(pictures, captions, score, grams="both")
+        return compare(*of_elements(v, t), score, grams="both")
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        sides = of_elements(v, t)
-        with torch.autocast(sides[0].elements.device.type, enabled=False):
-            pictures, captions = (side.with_gram() for side in sides)
-            by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
-            return (
-                by_words + self._mean_cosine(row_cosines(captions, pictures), captions, pictures)
-            ).squeeze(1)
+        pictures, captions = (side.with_gram() for side in of_elements(v, t))
+        by_words = self._mean_cosine(row_cosines(pictures, captions), pictures, captions)  # (B, 1)
+        by_regions = self._mean_cosine(row_cosines(captions, pictures), captions, pictures)  # (B, 1)
+        return (by_words + by_regions).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Return each word's weights over the elements of its row's picture, after refocusing: (B, M, N).

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
+from vsecore.masking import promoted
 from vsecore.similarity.base import Similarity
 
 Vectors = Annotated[Tensor, Shape("B* D")]
@@ -27,7 +28,7 @@ def cosine(v: Vectors, t: Annotated[Tensor, Shape("C* D")]) -> Tensor:
         (B, C) similarities in [-1, 1]; 0 wherever one of the two is the zero vector.
     """
     with torch.autocast(v.device.type, enabled=False):
-        v, t = _units(v, t)
+        v, t = map(unit, promoted(v, t))
         return v @ t.T  # (B, C)
 
 
@@ -42,13 +43,8 @@ class Cosine(Similarity):
 
     @checked
     def _pairs(self, v: Vectors, t: Vectors) -> Tensor:
-        v, t = _units(v, t)
+        v, t = map(unit, promoted(v, t))
         return (v * t).sum(-1)  # (B,)
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
         return self._pairs(v.needed("vectors"), t.needed("vectors"))
-
-
-def _units(v: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
-    return unit(v.to(dtype)), unit(t.to(dtype))

@@ -19,7 +19,8 @@ from torch.utils.checkpoint import checkpoint
 
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
-from vsecore.masking import without_padding
+from vsecore.masking import promoted, without_padding
+from vsecore.similarity.base import check_rows
 
 
 class Memory(NamedTuple):
@@ -77,10 +78,9 @@ def fragments(
     t_mask: Annotated[Tensor, Shape("C* M", "mask")] | None,
 ) -> tuple[Fragments, Fragments]:
     """Check both sides, and scale their elements to length one, in float32 at least."""
-    dtype = torch.promote_types(torch.promote_types(v.dtype, t.dtype), torch.float32)
     sides = []
-    for x, mask in ((v, v_mask), (t, t_mask)):
-        x = without_padding(x.to(dtype), mask)
+    for x, mask in zip(promoted(v, t), (v_mask, t_mask), strict=True):
+        x = without_padding(x, mask)
         if mask is not None and mask.device.type == "cpu" and bool(mask.all()):
             mask = None
         sides.append(Fragments(unit(x), mask))
@@ -94,9 +94,7 @@ def of_elements(v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
 
 def row_cosines(context: Fragments, query: Fragments) -> Tensor:
     """Compute the cosines of each context's elements with those of its own row's query, (B, S, L, 1)."""
-    rows = len(context.elements), len(query.elements)
-    if rows[0] != rows[1]:
-        raise ValueError(f"v and t have {min(rows)} and {max(rows)} rows: they must have the same number")
+    check_rows(context.elements, query.elements)
     with torch.autocast(context.elements.device.type, enabled=False):
         return (context.elements @ query.elements.mT).unsqueeze(-1)
 

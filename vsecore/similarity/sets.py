@@ -11,12 +11,12 @@ function of tensors with the same options.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from vsecore.arguments import Finite, Positive, Shape, checked
+from vsecore.arguments import Finite, Positive, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.base import Similarity
 from vsecore.similarity.fragments import MEMORY as OF_ELEMENTS
@@ -29,12 +29,9 @@ LARGEST = 80.0
 
 Reduce = Literal["mean", "sum"]
 Direction = Literal["t2i", "i2t"]
-Sets = Annotated[Tensor, Shape("B* K D")]
-Others = Annotated[Tensor, Shape("C* L D")]
 
 
-@checked
-def mil(v: Sets, t: Others) -> Tensor:
+def mil(v: Tensor, t: Tensor) -> Tensor:
     """Similarity of two embedding sets: the cosine of their nearest two elements.
 
     Only that pair learns, so most elements of a set may never learn anything (sparse supervision); see
@@ -47,7 +44,7 @@ def mil(v: Sets, t: Others) -> Tensor:
 
 @checked
 def match_probability(
-    v: Sets, t: Others, scale: Tensor | float, shift: Tensor | float, reduce: Reduce = "mean"
+    v: Tensor, t: Tensor, scale: Tensor | float, shift: Tensor | float, reduce: Reduce = "mean"
 ) -> Tensor:
     """Similarity of two embedding sets: how likely two elements match, whichever we take.
 
@@ -73,8 +70,7 @@ def match_probability(
     return _all_with_all(v, t, lambda cosines: _match(cosines, scale, shift, reduce))
 
 
-@checked
-def chamfer(v: Sets, t: Others) -> Tensor:
+def chamfer(v: Tensor, t: Tensor) -> Tensor:
     """Similarity of two embedding sets: each element with its nearest in the other set, both ways.
 
     The mean over the pictures' elements and the mean over the captions' count half each. An element that is
@@ -85,8 +81,7 @@ def chamfer(v: Sets, t: Others) -> Tensor:
     return _all_with_all(v, t, Chamfer().score)
 
 
-@checked
-def smooth_chamfer(v: Sets, t: Others, alpha: Positive = 16.0) -> Tensor:
+def smooth_chamfer(v: Tensor, t: Tensor, alpha: Positive = 16.0) -> Tensor:
     """Similarity of two embedding sets: every pair counts, and near pairs count more.
 
     A smooth maximum (log-sum-exp) pairs each element with the other set, both ways, so that all elements
@@ -106,8 +101,7 @@ def smooth_chamfer(v: Sets, t: Others, alpha: Positive = 16.0) -> Tensor:
     return _all_with_all(v, t, SmoothChamfer(alpha).score)
 
 
-@checked
-def max_sim(v: Sets, t: Others, direction: Direction = "t2i", reduce: Reduce = "sum") -> Tensor:
+def max_sim(v: Tensor, t: Tensor, direction: Direction = "t2i", reduce: Reduce = "sum") -> Tensor:
     """Late interaction: each element of the query finds its best element of the document.
 
     This is one side of `chamfer`, which is the mean of both directions with reduce="mean". What a document
@@ -143,8 +137,7 @@ class SetSimilarity(Similarity):
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
         sides = fragments(v.needed("vectors"), None, t.needed("vectors"), None)
-        with torch.autocast(sides[0].elements.device.type, enabled=False):
-            return self.score(row_cosines(*sides)).squeeze(1)
+        return self.score(row_cosines(*sides)).squeeze(1)
 
 
 class Mil(SetSimilarity):

@@ -2,19 +2,17 @@
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from vsecore.arguments import Fraction, Positive, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.attended import Aggregate, aggregate_cosines, attended_cosines, shares
 from vsecore.similarity.base import Similarity
-from vsecore.similarity.fragments import Fragments, compare, fragments, of_elements, query_mask, row_cosines
+from vsecore.similarity.fragments import Fragments, compare, of_elements, query_mask, row_cosines
 
 Direction = Literal["t2i", "i2t"]
 
 
-@checked
 def cross_attention(
     v: Tensor,
     v_mask: Tensor | None,
@@ -58,7 +56,8 @@ def cross_attention(
     Source: Lee et al. 2018 (SCAN), section 3.1; the leak from its released code.
     """
     scan = CrossAttention(direction, smooth, aggregate, lse, negative_slope)
-    return scan.all_with_all(*fragments(v, v_mask, t, t_mask))
+    scores: Tensor = scan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
+    return scores
 
 
 class CrossAttention(Similarity):
@@ -83,18 +82,14 @@ class CrossAttention(Similarity):
         self.negative_slope = negative_slope
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        return self.all_with_all(*of_elements(v, t))
-
-    def all_with_all(self, pictures: Fragments, captions: Fragments) -> Tensor:
-        """Compare every picture with every caption: (B, C)."""
+        pictures, captions = of_elements(v, t)
         if self.direction == "t2i":
             return compare(pictures, captions, self._score, grams="context")
         return compare(captions, pictures, self._score, grams="context").T
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
         context, query, cosines = self._meet(v, t)
-        with torch.autocast(cosines.device.type, enabled=False):
-            return self._score(cosines, context, query).squeeze(1)
+        return self._score(cosines, context.with_gram(), query).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Say where each picture and the caption of its row look at each other.
@@ -112,7 +107,6 @@ class CrossAttention(Similarity):
         """Return context, query and cosines (B, S, L, 1), row by row."""
         pictures, captions = of_elements(v, t)
         context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
-        context = context.with_gram()
         return context, query, row_cosines(context, query)
 
     def _score(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:

@@ -1,12 +1,11 @@
-"""One process or many: where a model trains, and how the parts of a batch in several processes are joined."""
+"""Where a model trains: the device, its precision, and what a record says of the machine."""
 
 import os
 import platform
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 import torch
@@ -14,7 +13,6 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs, InitProcessGroupKwargs
-from torch import Tensor
 
 from vsecore.processes import PATIENCE
 
@@ -80,39 +78,3 @@ def peak_memory() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes
-
-
-def gather(x: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
-    """Gather the rows (n, ...) of all processes, in order; gradients flow back to where each row came from.
-
-    With one process this is x. When the same loss of the gathered rows is computed in every process and the
-    gradients of the weights are then averaged over processes (as DistributedDataParallel does), each weight
-    gets the gradient that one process with the joint batch would give it. `sizes` are the n of each process,
-    known without asking a GPU; None: all have the same n.
-
-    Source: Radford et al. 2021 (CLIP), section 2.5; there each GPU computes only its own part of the
-    similarities.
-    """
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return x
-    return _Gather.apply(x, list(sizes or [len(x)] * dist.get_world_size()))
-
-
-class _Gather(torch.autograd.Function):
-    """All-gather; the backward pass sums the gradients of each process's rows over all processes."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, sizes: list[int]) -> Tensor:
-        ctx.sizes = sizes
-        longest = max(sizes)  # all_gather needs the same shape from every process
-        sent = torch.cat([x, x.new_zeros(longest - len(x), *x.shape[1:])]).contiguous()
-        received = [torch.empty_like(sent) for _ in sizes]
-        dist.all_gather(received, sent)
-        return torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        # A copy: all_reduce overwrites its argument, and this gradient belongs to autograd.
-        gradient = gradients[0].clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(gradient)  # the sum over processes
-        return gradient.split(ctx.sizes)[dist.get_rank()], None

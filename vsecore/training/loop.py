@@ -47,8 +47,7 @@ def fit(recipe: Recipe, data: Dataset, settings: Settings | None = None, **keywo
         recipe: what to train.
         data: what to train on; its features are of the kind that the recipe reads.
         settings: how.
-        keywords: settings by name, in place of the object's: `folder`, `resume`, `tokenizer`, `vectors`,
-            `negatives`, `weights`, `callback`, `seed`, `device`, `precision`, `workers`, `save_every`.
+        keywords: fields of `Settings` by name, in place of the object's.
 
     Returns:
         The run. Its model is always on the CPU and in eval mode, as `load_run` gives it.
@@ -290,13 +289,6 @@ def _check(recipe: Recipe, data: Dataset, settings: Settings) -> None:
         )
     if recipe.image.boxes and with_boxes(data) is not data:
         raise ValueError(f"recipe {recipe.name!r} reads boxes: give the data with_boxes (vsecore.data.boxes)")
-    things = "captions" if recipe.training.batches == "pairs" else "pictures"
-    count = len(data.train.captions if things == "captions" else data.train)
-    if recipe.training.batch_size > count:
-        raise ValueError(
-            f"training.batch_size is {recipe.training.batch_size}: data {data.name!r} has {count} {things} "
-            "to train on, so set it to that or less"
-        )
     if recipe.training.frozen_epochs >= recipe.training.epochs:
         raise ValueError(
             f"training.frozen_epochs is {recipe.training.frozen_epochs}, and training.epochs "

@@ -15,9 +15,9 @@ from vsecore.embedding import Embedding
 from vsecore.losses import LOSSES, Step
 from vsecore.model import VSE
 from vsecore.normalisation import BATCH_NORMS
+from vsecore.processes import gather
 from vsecore.recipes import Recipe
 from vsecore.registry import names_read
-from vsecore.training.distributed import gather
 
 
 class System(nn.Module):

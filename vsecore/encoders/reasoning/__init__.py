@@ -13,5 +13,3 @@ REASONERS = Registry(
     "reasoner", {"transformer": TransformerReasoner, "region_graph": RegionGraph}, context=("dim",)
 )
 """Reasoners by name."""
-
-__all__ = ["REASONERS", "RegionGraph", "TransformerReasoner"]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from vsecore.arguments import Count, checked
 from vsecore.embedding import unit
-from vsecore.masking import check_elements, count_real, without_padding
+from vsecore.masking import checked_elements, count_real, without_padding
 from vsecore.normalisation import ElementNorm
 
 
@@ -39,8 +39,7 @@ class RegionGraph(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Reason over (B, N, D); return as many elements, 0 in the padding, and the same mask."""
-        check_elements(x, mask, self.dim)
-        x = self._scaled(without_padding(x, mask))  # (B, N, D)
+        x = self._scaled(checked_elements(x, mask, self.dim))  # (B, N, D)
         for layer in self.layers:
             x = layer(x, mask)  # (B, N, D)
         return self._scaled(x), mask

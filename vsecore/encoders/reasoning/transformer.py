@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from vsecore.arguments import Count, Share, Whole, checked
-from vsecore.masking import check_elements, without_padding
+from vsecore.arguments import Count, Share, Whole, check_heads, checked
+from vsecore.masking import checked_elements
 
 
 class Block(nn.Module):
@@ -111,8 +111,7 @@ class TransformerReasoner(nn.Module):
         Returns:
             Elements (B, N, D) with their mask; (B, N + 1, D) with `cls`, whose element is the first.
         """
-        check_elements(x, mask, self.dim)
-        x = without_padding(x, mask)  # even with no weight, NaN would stay NaN
+        x = checked_elements(x, mask, self.dim)  # even with no weight, NaN would stay NaN
         if self.positions is not None:
             if x.shape[1] > len(self.positions):
                 raise ValueError(
@@ -131,9 +130,3 @@ class TransformerReasoner(nn.Module):
 def learned(rows: int, width: int) -> nn.Parameter:
     """Make learned vectors (rows, width) that start small, as BERT's positions do."""
     return nn.Parameter(torch.randn(rows, width) * 0.02)
-
-
-def check_heads(heads: int, dim: int) -> None:
-    """Refuse a number of heads that does not divide the width; raises ValueError."""
-    if dim % heads:
-        raise ValueError(f"heads is {heads}: it must divide dim, which is {dim}")
