@@ -126,8 +126,8 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
         few = any(len(entry.captions) < CAPTIONS_A_PICTURE for entry in entries)
         return f"own-{name}" if few and name in COLLECTIONS else name, entries
     name, entries = _read_flickr8k(path) if path.suffix == ".txt" else _read_karpathy(path)
-    counts = {len(entry.captions) for entry in entries if entry.split} - {0}
-    if name in COLLECTIONS or (len(counts) > 1 and min(counts) >= CAPTIONS_A_PICTURE):
+    fewest = min((len(entry.captions) for entry in entries if entry.split and entry.captions), default=0)
+    if name in COLLECTIONS or fewest >= CAPTIONS_A_PICTURE:
         first = slice(CAPTIONS_A_PICTURE)
         entries = [
             replace(one, captions=one.captions[first], caption_ids=one.caption_ids and one.caption_ids[first])
