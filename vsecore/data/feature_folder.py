@@ -278,10 +278,6 @@ class MappedPictures(UnreadPictures):
                 left, at = left[read:], at + read
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return all pictures: the file's own pages, which are read-only, or a copy if one is needed."""
-        return np.array(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype, copy=copy)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedPictures, (self.path, self.rows)
 
