@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import expanded, read_annotations
+from vsecore.data.annotations import expanded
 from vsecore.data.feature_folder import DType, Meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
-from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.karpathy import CaptionSplit, read_splits
+from vsecore.data.splits import lines_sha256
 from vsecore.typed import counted, short
 
 FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
@@ -72,7 +73,7 @@ def import_regions(
         dtype: "float16" or "float32", on disk.
     """
     folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
-    splits = _read_splits(expanded(captions))
+    splits = read_splits(expanded(captions))
     known = _Names(splits)
     found = _find(paths, folder, known)
     pictures: dict[str, list[_Source]] = {}
@@ -125,19 +126,6 @@ def _padded(picture: _Source, meta: Meta) -> list[np.ndarray]:
 
 _Place = tuple[str, int]  # a split, and a row of it
 _NUMBERED = re.compile(r"^(?:COCO_\w+_)?0*(\d+)(?:\.jpg)?$")  # COCO has each number once
-
-
-def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
-    if not captions.is_file():
-        raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
-    dataset, entries = read_annotations(captions)
-    splits = {}
-    for name in ("train", "dev", "test"):
-        own = [(entry, Path(entry.file)) for entry in entries if entry.split == name]
-        if not own:
-            raise ValueError(f"{captions} has no pictures of split {name!r}: get the whole file")
-        splits[name] = CaptionSplit.of(name, dataset, own)
-    return splits
 
 
 class _Names:

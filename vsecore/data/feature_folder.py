@@ -27,9 +27,15 @@ import numpy as np
 from vsecore.arguments import Count
 from vsecore.data import files
 from vsecore.data.annotations import DatasetName
-from vsecore.data.karpathy import captions_sha256, lines_sha256
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split, UnreadPictures
+from vsecore.data.splits import (
+    CAPTIONS_A_PICTURE,
+    FeatureKind,
+    Split,
+    UnreadPictures,
+    captions_sha256,
+    lines_sha256,
+)
 from vsecore.typed import short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"

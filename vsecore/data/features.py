@@ -18,9 +18,9 @@ from vsecore.data.feature_folder import (
     find_damage,
     first_not_finite,
 )
-from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
+from vsecore.data.karpathy import DataReport
 from vsecore.data.known_words import look_at_words
-from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split, captions_sha256, lines_sha256
 from vsecore.typed import counted, short
 
 REPEATS = 5
