@@ -34,12 +34,11 @@ def test_floats_are_what_they_were_in_either_order(tmp_path: Path, kind: type, o
 
 
 def test_a_header_that_python_2_wrote_is_read_without_a_word(tmp_path: Path) -> None:
-    for version in (1, 2):
-        path = write(tmp_path / "ims.npy", header("(6L, 4L, 8L)"), version=version)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            pictures = MappedPictures(path)
-        assert np.array_equal(np.asarray(pictures), NUMBERS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        for version in (1, 2):
+            path = write(tmp_path / "ims.npy", header("(6L, 4L, 8L)"), version=version)
+            assert np.array_equal(np.asarray(MappedPictures(path)), NUMBERS)
 
 
 LIES = [
