@@ -197,6 +197,8 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["train", "vsepp_grid_gru", "--negatives", "."], ["--negatives"]),
         (["train", "vsepp_grid_gru", "--targets", "."], ["--targets"]),
         (["evaluate", "."], [". holds no run"]),
+        (["evaluate", "~no-such-user/run"], ["~no-such-user/run holds no run"]),
+        (["search", "duplicates", "--index", "~no-such-user/index"], ["~no-such-user/index holds no index"]),
         (["data", "extract", "nowhere", "out"], ["nowhere"]),
         (["data", "extract", "same", "same"], ["is the folder of the photographs"]),
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["without AdPool"]),

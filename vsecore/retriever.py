@@ -17,7 +17,7 @@ from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.feature_folder import META, Meta
 from vsecore.data.features import open_precomp
-from vsecore.data.files import read_json, write_json
+from vsecore.data.files import expanded, read_json, write_json
 from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
@@ -99,10 +99,10 @@ class Retriever:
         weights: str | Path | None = None,
     ) -> Self:
         """Load a trained run; the arguments are those of `vsecore.load`."""
-        run, place = load_run(folder), Path(folder).expanduser().resolve()
+        run, place = load_run(folder), expanded(folder).resolve()
         source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
         if weights is not None and run.recipe.features != "pixels":
-            source = replace(source, weights=str(Path(weights).expanduser().resolve()))
+            source = replace(source, weights=str(expanded(weights).resolve()))
         return cls.of(source, run)
 
     @classmethod
@@ -111,7 +111,7 @@ class Retriever:
         recipe = get(name)
         if not recipe.is_trained:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
-        place = str(Path(name).expanduser().resolve()) if is_towers(name) else name
+        place = str(expanded(name).resolve()) if is_towers(name) else name
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer).to(best_device())
         return cls(model, tokenizer, recipe.name, source=Source(recipe=place))
@@ -284,7 +284,7 @@ def _source_of_features(features: Path, run: Run) -> Source:
         dataset = with_boxes(dataset)
     if dataset.fingerprint() != run.data["fingerprint"]:
         raise ValueError(f"the run was trained on other features than {features}: name those (--features)")
-    meta = features.expanduser() / META
+    meta = expanded(features) / META
     if not meta.is_file():
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
     made: Meta = read_json(meta, Meta)

@@ -61,11 +61,6 @@ class Entry:
         return PurePosixPath(self.file).name
 
 
-def expanded(path: str | Path) -> Path:
-    """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
-
-
 def inside(path: str) -> str:
     """Return a path below the root in its simplest form, "" for the root; refuse one that leads out of it."""
     plain = PurePosixPath(path)
@@ -139,7 +134,7 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
 def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
     """Find the file with a collection's captions and splits; the root itself if texts lie beside pictures."""
     if json_path is not None:
-        found = [expanded(json_path)]
+        found = [files.expanded(json_path)]
     else:
         found = sorted(root.glob("dataset*.json")) or list(root.glob("Flickr8k.token.txt"))
         # Other texts may lie beside pictures, so a .txt counts as a table only by its name too.

@@ -20,7 +20,6 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import expanded
 from vsecore.data.feature_folder import DType, Meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, read_splits
@@ -72,8 +71,8 @@ def import_regions(
         folder: where to write; made if it is missing.
         dtype: "float16" or "float32", on disk.
     """
-    folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
-    splits = read_splits(expanded(captions))
+    folder, paths = files.expanded(folder), [files.expanded(source) for source in sources]
+    splits = read_splits(files.expanded(captions))
     known = _Names(splits)
     found = _find(paths, folder, known)
     pictures: dict[str, list[_Source]] = {}

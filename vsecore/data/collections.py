@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from vsecore.data import files
-from vsecore.data.annotations import Entry, expanded, inside, read_annotations
+from vsecore.data.annotations import Entry, inside, read_annotations
 from vsecore.data.karpathy import load_karpathy
 from vsecore.data.sources import COLLECTIONS, Archive
 from vsecore.typed import short
@@ -62,7 +62,7 @@ def get(
     """
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
-    collection, root = COLLECTIONS[name], expanded(root)
+    collection, root = COLLECTIONS[name], files.expanded(root)
     captions, steps = root / collection.captions, collection.by_hand.format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):

@@ -24,6 +24,11 @@ LOCK = ".lock"
 _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
+
+
 @contextmanager
 def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears whole or not at all, for bytes ("wb") or UTF-8 text ("w").
@@ -155,7 +160,7 @@ def cache_folder(*parts: str) -> Path:
     and its own name, outermost first.
     """
     root = os.environ.get("VSECORE_CACHE") or platformdirs.user_cache_dir("vsecore")
-    folder = Path(root).expanduser().joinpath(*parts)
+    folder = expanded(root).joinpath(*parts)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

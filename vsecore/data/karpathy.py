@@ -16,7 +16,6 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.annotations import (
     Entry,
-    expanded,
     find_annotations,
     is_table,
     read_annotations,
@@ -199,7 +198,7 @@ class _Collection:
 
     @classmethod
     def read(cls, root: str | Path, json_path: str | Path | None) -> "_Collection":
-        root = expanded(root)
+        root = files.expanded(root)
         if not root.is_dir():
             raise FileNotFoundError(f"no folder {root}: name the one with the pictures and captions")
         annotations = find_annotations(root, json_path)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsecore.data.annotations import expanded, read_annotations
+from vsecore.data.annotations import read_annotations
 from vsecore.data.copies import copies
+from vsecore.data.files import expanded
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
 from vsecore.data.known_words import words_report
 from vsecore.data.splits import Dataset, Split
@@ -48,7 +49,7 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
     Without a column `split`, a tenth of the pictures becomes dev and a tenth test; which ones depends on
     their bytes alone. A picture that is missing, broken or in two splits is refused by its name.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
         raise ValueError(f"{path} has captions of {count} pictures: wanted at least {FEWEST}")
     splits = load_karpathy(pictures, path)
