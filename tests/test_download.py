@@ -258,6 +258,11 @@ def test_one_command_gets_a_collection_and_brings_back_what_is_missing(site, coc
         (coco / archive).unlink()
     assert run(*get)[0] == 0 and len(site.asked) == before
     assert contents(coco) == whole
+    elsewhere = coco / "images" / "val2014"  # where they are found too
+    elsewhere.parent.mkdir()
+    (coco / "val2014").rename(elsewhere)
+    assert run(*get)[0] == 0 and len(site.asked) == before
+    elsewhere.rename(coco / "val2014")
     lost, damaged = sorted(coco.glob("val2014/*"))[:2]
     lost.unlink()
     damaged.write_bytes(b"")

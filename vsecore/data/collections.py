@@ -14,16 +14,16 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from vsecore.data import files
-from vsecore.data.annotations import Entry, inside, read_annotations
-from vsecore.data.karpathy import load_karpathy
-from vsecore.data.sources import COLLECTIONS, Archive
+from vsecore.data.annotations import inside
+from vsecore.data.karpathy import missing_pictures
+from vsecore.data.sources import COLLECTIONS
 from vsecore.typed import short
 
 CHUNK = 1 << 18
@@ -69,8 +69,7 @@ def get(
         for archive in collection.archives:
             path = root / archive.name
             try:
-                entries = read_annotations(captions)[1] if captions.is_file() else []
-                if entries and (not archive.holds_pictures or _are_there(archive, root, entries)):
+                if captions.is_file() and not any(map(archive.holds, missing_pictures(root, captions))):
                     say(f"{archive.name}: all that is wanted of it is there")
                 else:
                     if path.is_file():
@@ -87,19 +86,11 @@ def get(
                     again = f"vse data get {name} --root {root}"
                     raise ValueError(f"{error}. Delete what is damaged, and give {again} again") from None
                 raise
-    if not any(archive.holds_pictures for archive in collection.archives):
-        try:
-            load_karpathy(root, captions)
-        except FileNotFoundError:
-            say(steps)
-            return False
+    by_hand = not any(archive.holds_pictures for archive in collection.archives)
+    if by_hand and missing_pictures(root, captions):
+        say(steps)
+        return False
     return True
-
-
-def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
-    folder = archive.takes.removesuffix("/")
-    own = [entry.name for entry in entries if entry.file in (entry.name, f"{folder}/{entry.name}")]
-    return bool(own) and all((root / folder / name).is_file() for name in own)
 
 
 def unpack(archive: Path, takes: str, folder: Path) -> int:

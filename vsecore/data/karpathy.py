@@ -121,6 +121,12 @@ def load_karpathy(
     }
 
 
+def missing_pictures(root: Path, json_path: Path) -> list[str]:
+    """Return the paths, as the annotation file has them, of the pictures that are nowhere below a folder."""
+    splits = _Collection.read(root, json_path).splits.values()
+    return [entry.file for pictures in splits for entry, path in pictures if path is None]
+
+
 def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
     """Open a folder for `load_karpathy` without extracting features: a batch reads its own pictures.
 
