@@ -87,6 +87,7 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(album, tmp_path):
     assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
     assert run("evaluate", out, out, "--data", folder) == again  # a run and itself say what it says alone
     drawn = tmp_path / "found.png"
+    (photographs / "images" / "train0.jpg").unlink()  # only those that are shown are needed
     run("show", out, "--data", folder, "--pictures", photographs, "--out", drawn)
     assert drawn.stat().st_size > 0
 
