@@ -335,6 +335,8 @@ def test_every_number_of_a_table_comes_from_one_command(trained, tmp_path, compl
     expected = evaluate(scores, test.owner) | graded(scores, test)
     expected |= {"both_r1": 100 * float((ranks == 0).double().mean()), "both_medr": float(ranks.median()) + 1}
     assert found == pytest.approx(expected | {"t2i_ndcg_degrees": 100 * ndcg(scores.T, degrees)})
+    (tmp_path / "degrees.npy").write_text("no array")
+    assert "degrees.npy is damaged" in complaint(*command, "--relevance", tmp_path / "degrees.npy")
     assert "no sets" in complaint("evaluate", out, "--data", data, "--also", "sets")
 
 

@@ -8,7 +8,6 @@ Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
 
 import base64
-import contextlib
 import json
 import re
 import sys
@@ -177,7 +176,7 @@ def _find_files(folders: Sequence[Path], names: _Names) -> dict[_Place, _Source]
 
 def _read_arrays(path: Path) -> _Arrays:
     """Return the features of a file, and its boxes if it has any: a `.npy` file is mapped, a `.npz` read."""
-    with _damage_named(path):
+    with files.damage_named(path):
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         found = {FEATURES[0]: loaded}
         if path.suffix == ".npz":
@@ -245,7 +244,7 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
 def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
     """Return a line's picture, number of regions, and encoded boxes, if there are any, and features."""
     fields = [_QUOTED.sub(rb"\2", field) for field in line.rstrip(b"\r\n").split(b"\t")]
-    with _damage_named(where):
+    with files.damage_named(where):
         if len(fields) == 2 and fields[1].startswith(b"{"):
             told = json.loads(fields[1])
             count, boxes = told["num_boxes"], told.get("boxes")
@@ -272,18 +271,5 @@ def _read_line(path: Path, begin: int, where: str) -> _Arrays:
     def decoded(text: bytes) -> np.ndarray:
         return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(regions, -1)
 
-    with _damage_named(where):
+    with files.damage_named(where):
         return decoded(features), None if boxes is None else decoded(boxes)
-
-
-@contextlib.contextmanager
-def _damage_named(where: object) -> Iterator[None]:
-    """Turn what reading damaged bytes raises into a sentence that names their place."""
-    try:
-        yield
-    except OSError:
-        raise
-    # numpy parses a header as Python code, which fails in as many ways as code can, and so may an archive.
-    except Exception as error:
-        reason = str(error).partition("\n")[0][:100]
-        raise ValueError(f"{where} is damaged or cut off ({reason}): get the file again") from None

@@ -292,17 +292,12 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     """Map a file whose size and numbers are as they should be."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-            dtype, shape, held = mapped.dtype, mapped.shape, path.stat().st_size - mapped.offset
-            if held != mapped.nbytes:
-                raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {mapped.nbytes}")
-    # numpy parses a header as Python code, which fails in as many ways as code can.
-    except Exception as error:
-        problem = str(error).partition("\n")[0][:100]
-        raise ValueError(f"{path} is not a .npy file, or is cut off ({problem}): get it again") from None
+    with files.damage_named(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        dtype, shape, held = mapped.dtype, mapped.shape, path.stat().st_size - mapped.offset
+        if held != mapped.nbytes:
+            raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {mapped.nbytes}")
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))

@@ -95,6 +95,19 @@ def read_lines(path: str | Path) -> list[str]:
     return [line.strip() for line in read_unicode(path).removesuffix("\n").split("\n")]
 
 
+@contextmanager
+def damage_named(where: object) -> Iterator[None]:
+    """Turn what reading damaged bytes raises into a ValueError that names their place."""
+    try:
+        yield
+    except OSError:
+        raise
+    # numpy parses a header as Python code, which fails in as many ways as code can, and so may an archive.
+    except Exception as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0][:100]  # not how to run pickled code
+        raise ValueError(f"{where} is damaged or cut off ({reason}): get the file again") from None
+
+
 def digest_of(path: Path) -> bytes:
     """Return the sha256 of a file's content; b"" for anything but a file."""
     if not path.is_file():  # a pipe would make us wait for its other end
