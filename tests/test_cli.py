@@ -87,6 +87,7 @@ def test_from_pictures_to_an_evaluated_model_by_commands_alone(album, tmp_path):
     assert float(again.split("rsum")[1].split()[0]) == pytest.approx(record["metrics"]["rsum"], abs=0.01)
     assert run("evaluate", out, out, "--data", folder) == again  # a run and itself say what it says alone
     drawn = tmp_path / "found.png"
+    (photographs / "images" / "train0.jpg").unlink()  # only those that are shown are needed
     run("show", out, "--data", folder, "--pictures", photographs, "--out", drawn)
     assert drawn.stat().st_size > 0
 
@@ -197,6 +198,8 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["train", "vsepp_grid_gru", "--negatives", "."], ["--negatives"]),
         (["train", "vsepp_grid_gru", "--targets", "."], ["--targets"]),
         (["evaluate", "."], [". holds no run"]),
+        (["evaluate", "~no-such-user/run"], ["~no-such-user/run holds no run"]),
+        (["search", "duplicates", "--index", "~no-such-user/index"], ["~no-such-user/index holds no index"]),
         (["data", "extract", "nowhere", "out"], ["nowhere"]),
         (["data", "extract", "same", "same"], ["is the folder of the photographs"]),
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["without AdPool"]),
@@ -358,6 +361,8 @@ def test_every_number_of_a_table_comes_from_one_command(trained, tmp_path, compl
     expected = evaluate(scores, test.owner) | graded(scores, test)
     expected |= {"both_r1": 100 * float((ranks == 0).double().mean()), "both_medr": float(ranks.median()) + 1}
     assert found == pytest.approx(expected | {"t2i_ndcg_degrees": 100 * ndcg(scores.T, degrees)})
+    (tmp_path / "degrees.npy").write_text("no array")
+    assert "degrees.npy is damaged" in complaint(*command, "--relevance", tmp_path / "degrees.npy")
     assert "no sets" in complaint("evaluate", out, "--data", data, "--also", "sets")
 
 

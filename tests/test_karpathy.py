@@ -39,6 +39,7 @@ def test_training_is_train_and_restval_and_dev_is_val(album):
 
 def test_the_first_five_captions_are_used_each_on_one_line(album):
     folder = album(captions=7)
+    assert len(load_karpathy(folder)["train"].captions) == 6 * 5
     edit(folder, lambda content: content["images"][0]["sentences"][1].update(raw=" A dog\n runs. \n"))
     edit(folder, lambda content: content["images"][0]["sentences"][2].update(raw="  "))
     train = load_karpathy(folder)["train"]

@@ -109,5 +109,5 @@ def test_the_command_plans_what_is_not_there(monkeypatch):
     told = CliRunner().invoke(app, [*asked, *small], catch_exceptions=False)
     assert told.exit_code == 0 and "60 pictures of (36, 2048), 300 captions" in told.output
     assert "15 an epoch, 30 epochs" in told.output and "a step" in told.output
-    with pytest.raises(ValueError, match="reads pixels: name a folder of photographs"):
+    with pytest.raises(FileNotFoundError, match="no folder coco: name the one with the pictures"):
         CliRunner().invoke(app, ["plan", "vsepp_pixels_gru", "--data", "coco"], catch_exceptions=False)

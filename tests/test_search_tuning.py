@@ -17,7 +17,7 @@ from vsecore.data.copies import copies
 from vsecore.data.features import open_precomp
 from vsecore.data.splits import Split
 from vsecore.search import Engine
-from vsecore.search.tuning import SPLITS, check_overfit, read_captions, refuse_collapse, tune
+from vsecore.search.tuning import check_overfit, read_captions, refuse_collapse, tune
 from vsecore.training import load_run
 
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (30, 40, 210), "yellow": (220, 210, 40)}
@@ -55,7 +55,7 @@ def written(album):
 
 def test_every_picture_is_in_one_split_and_keeps_its_captions(album, written):
     splits = read_captions(written(*captions_of(), ["3.png", "one more of number 3"]), album)
-    assert tuple(splits) == SPLITS and [len(splits[name].files) for name in SPLITS] == [20, 2, 2]
+    assert {name: len(split.files) for name, split in splits.items()} == {"train": 20, "dev": 2, "test": 2}
     assert len({file for one in splits.values() for file in one.files}) == 24
     for one in splits.values():
         for caption, owner in zip(one.captions, one.owner, strict=True):
@@ -103,7 +103,7 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
         ([*lines, ["2.png", " "]], ValueError, "line 5: .*caption ''"),  # as an editor counts them
         ([*captions_of(), ["nothing.png", "x"]], FileNotFoundError, r"nothing\.png of line 26"),
         ([["../captions.csv", "x"]], ValueError, "line 2: .*outside"),
-        (captions_of(3), ValueError, "captions of 3 pictures"),
+        (captions_of(9), ValueError, "captions of 9 pictures"),
     ):
         with pytest.raises(error, match=named):
             read_captions(written(*rows), album)

@@ -20,7 +20,7 @@ def _own_cache(tmp_path, monkeypatch):
 def test_vectors_are_those_of_the_sentence_encoder_and_are_kept(monkeypatch):
     from sentence_transformers import SentenceTransformer
 
-    found = sentence_targets(CAPTIONS, batch_size=2)
+    found = sentence_targets(CAPTIONS)
     encoder = SentenceTransformer(str(module.model_folder(module.MODEL)), device="cpu")
     assert found.shape == (4, 384) and found.dtype == np.float32
     assert np.allclose(found, encoder.encode(CAPTIONS), atol=1e-5)
@@ -49,8 +49,6 @@ def test_bad_input_is_named(tmp_path):
     for captions in ([], "A dog."):
         with pytest.raises(ValueError, match="captions is"):
             sentence_targets(captions)
-    with pytest.raises(ValueError, match="batch_size is 0"):
-        sentence_targets(CAPTIONS, batch_size=0)
     with pytest.raises(ValueError, match="holds no sentence encoder"):
         sentence_targets(CAPTIONS, tmp_path)
 

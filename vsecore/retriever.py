@@ -17,7 +17,7 @@ from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.feature_folder import META, Meta
 from vsecore.data.features import open_precomp
-from vsecore.data.files import read_json, write_json
+from vsecore.data.files import expanded, read_json, write_json
 from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
@@ -100,11 +100,11 @@ class Retriever:
         weights: str | Path | None = None,
     ) -> Self:
         """Load a trained run; the arguments are those of `vsecore.load`."""
-        place = Path(folder).expanduser().resolve()
+        place = expanded(folder).resolve()
         run = load_run(place)
         source = replace(_source_of(run, place, features, backbone), run=str(place), recipe="")
         if weights is not None and run.recipe.features != "pixels":
-            source = replace(source, weights=str(Path(weights).expanduser().resolve()))
+            source = replace(source, weights=str(expanded(weights).resolve()))
         return cls.of(source, run)
 
     @classmethod
@@ -115,7 +115,7 @@ class Retriever:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
         base, *variants = [name] if is_towers(name) else name.split("+")
         if is_towers(name) or base.endswith(ENDINGS):
-            base = str(Path(base).expanduser().resolve())  # so that it is found from any folder
+            base = str(expanded(base).resolve())  # so that it is found from any folder
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer).to(best_device())
         return cls(model, tokenizer, recipe.name, source=Source(recipe="+".join([base, *variants])))
@@ -288,7 +288,7 @@ def _source_of_features(features: Path, run: Run) -> Source:
         dataset = with_boxes(dataset)
     if dataset.fingerprint() != run.data["fingerprint"]:
         raise ValueError(f"the run was trained on other features than {features}: name those (--features)")
-    meta = features.expanduser() / META
+    meta = expanded(features) / META
     if not meta.is_file():
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
     made: Meta = read_json(meta, Meta)

@@ -15,9 +15,9 @@ from vsecore.data.extraction import extract
 from vsecore.data.feature_folder import META
 from vsecore.data.features import holds_features, open_precomp
 from vsecore.data.files import cache_folder
-from vsecore.data.karpathy import captions_sha256, load_karpathy
+from vsecore.data.karpathy import load_karpathy
 from vsecore.data.picture_files import open_picture
-from vsecore.data.splits import Dataset, FeatureKind
+from vsecore.data.splits import Dataset, FeatureKind, captions_sha256
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
 

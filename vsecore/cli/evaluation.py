@@ -228,6 +228,7 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
 def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | None) -> dict[str, float]:
     import numpy as np
 
+    from vsecore.data.files import damage_named
     from vsecore.evaluation import cross_retrieval_ranks, ndcg
     from vsecore.experiments.measures import graded, measure_sets
 
@@ -244,6 +245,7 @@ def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | 
         found["both_r1"] = 100 * float((ranks == 0).double().mean())
         found["both_medr"] = float(ranks.median()) + 1
     if relevance is not None:
-        degrees = np.load(relevance, mmap_mode="r", allow_pickle=False)  # (Nc, n)
+        with damage_named(relevance):
+            degrees = np.load(relevance, mmap_mode="r", allow_pickle=False)  # (Nc, n)
         found[f"t2i_ndcg_{relevance.stem}"] = 100 * ndcg(scores.T, degrees)
     return found

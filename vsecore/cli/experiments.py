@@ -228,7 +228,7 @@ def show(
     elif pictures is None:
         raise ValueError(f"--data {data} holds features alone: say by --pictures where its photographs are")
     else:
-        part = load_karpathy(pictures)[place]
+        part = load_karpathy(pictures, missing=True)[place]
         files = dict(zip(part.picture_ids, part.files, strict=True))
 
     def pixels(row: int) -> Any:

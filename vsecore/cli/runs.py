@@ -322,14 +322,10 @@ def plan(
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(options.read_settings(set_))
-    if data not in PICTURES:
-        dataset = options.open_for(chosen, data)
-    elif chosen.features == "pixels":
-        raise ValueError(
-            f"--data is {data}, and {recipe} reads pixels: name a folder of photographs and captions"
-        )
-    else:
+    if data in PICTURES and chosen.features != "pixels":
         dataset = rehearsal(Shape.of(data, chosen.features))
+    else:
+        dataset = options.open_for(chosen, data)
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
     if not is_main_process():  # several share each step, and one says it
         return

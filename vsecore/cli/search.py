@@ -196,6 +196,7 @@ def search_ask(
 
 def _terms(words: list[str]) -> list[Term]:
     """Read sentences and pictures with + and - between them, and perhaps a number before each."""
+    from vsecore.data.files import expanded
     from vsecore.search.index import Term
 
     groups: list[tuple[float, list[str]]] = [(1.0, [])]
@@ -212,9 +213,9 @@ def _terms(words: list[str]) -> list[Term]:
         if not text:
             raise ValueError("a + or - has nothing after it: write a sentence or a picture there")
         is_picture = Path(text).suffix.lower() in readable_suffixes()
-        if is_picture and not Path(text).expanduser().is_file():
+        if is_picture and not expanded(text).is_file():
             raise FileNotFoundError(f"no picture {text}: name its file, or write a sentence")
-        terms.append(Term(Path(text).expanduser() if is_picture else text, sign * weight))
+        terms.append(Term(expanded(text) if is_picture else text, sign * weight))
     return terms
 
 
@@ -247,7 +248,7 @@ def search_duplicates(*, index: Path = INDEX) -> None:
     from vsecore.data.copies import copies
     from vsecore.search.store import Store
 
-    files = [entry.path for entry in Store(index.expanduser()).entries() if entry.path.is_file()]
+    files = [entry.path for entry in Store(index).entries() if entry.path.is_file()]
     groups = [group for group in copies(files) if len(group) > 1]
     for group in groups:
         typer.echo("\n".join(_shown(path) for path in group) + "\n")

@@ -61,11 +61,6 @@ class Entry:
         return PurePosixPath(self.file).name
 
 
-def expanded(path: str | Path) -> Path:
-    """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
-
-
 def inside(path: str) -> str:
     """Return a path below the root in its simplest form, "" for the root; refuse one that leads out of it."""
     plain = PurePosixPath(path)
@@ -126,8 +121,8 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
         few = any(len(entry.captions) < CAPTIONS_A_PICTURE for entry in entries)
         return f"own-{name}" if few and name in COLLECTIONS else name, entries
     name, entries = _read_flickr8k(path) if path.suffix == ".txt" else _read_karpathy(path)
-    counts = {len(entry.captions) for entry in entries if entry.split} - {0}
-    if name in COLLECTIONS or (len(counts) > 1 and min(counts) >= CAPTIONS_A_PICTURE):
+    fewest = min((len(entry.captions) for entry in entries if entry.split and entry.captions), default=0)
+    if name in COLLECTIONS or fewest >= CAPTIONS_A_PICTURE:
         first = slice(CAPTIONS_A_PICTURE)
         entries = [
             replace(one, captions=one.captions[first], caption_ids=one.caption_ids and one.caption_ids[first])
@@ -139,7 +134,7 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
 def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
     """Find the file with a collection's captions and splits; the root itself if texts lie beside pictures."""
     if json_path is not None:
-        found = [expanded(json_path)]
+        found = [files.expanded(json_path)]
     else:
         found = sorted(root.glob("dataset*.json")) or list(root.glob("Flickr8k.token.txt"))
         # Other texts may lie beside pictures, so a .txt counts as a table only by its name too.

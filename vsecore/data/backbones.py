@@ -10,7 +10,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from vsecore.data import weights as weight_files
-from vsecore.data.files import digest_of
+from vsecore.data.files import digest_of, expanded
 from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.splits import FeatureKind
 from vsecore.data.weights import sha256_of
@@ -177,7 +177,7 @@ def load_backbone(
         FileNotFoundError: no such weights file, or published weights cannot be downloaded.
     """
     load = _load_detector if name.startswith("torchvision/") else _load_timm
-    return load(name, None if weights is None else Path(weights).expanduser(), picture_size, untrained)
+    return load(name, None if weights is None else expanded(weights), picture_size, untrained)
 
 
 def _load_timm(name: str, weights: Path | None, picture_size: int | None, untrained: bool) -> Backbone:

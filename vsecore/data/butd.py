@@ -8,7 +8,6 @@ Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
 
 import base64
-import contextlib
 import json
 import re
 import sys
@@ -20,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import expanded, read_annotations
 from vsecore.data.feature_folder import DType, Meta
 from vsecore.data.folder_writer import FolderWriter, as_stored
-from vsecore.data.karpathy import CaptionSplit, lines_sha256
+from vsecore.data.karpathy import CaptionSplit, read_splits
+from vsecore.data.splits import lines_sha256
 from vsecore.typed import counted, short
 
 FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
@@ -71,8 +70,8 @@ def import_regions(
         folder: where to write; made if it is missing.
         dtype: "float16" or "float32", on disk.
     """
-    folder, paths = Path(folder).expanduser(), [expanded(source) for source in sources]
-    splits = _read_splits(expanded(captions))
+    folder, paths = files.expanded(folder), [files.expanded(source) for source in sources]
+    splits = read_splits(files.expanded(captions))
     known = _Names(splits)
     found = _find(paths, folder, known)
     pictures: dict[str, list[_Source]] = {}
@@ -127,19 +126,6 @@ _Place = tuple[str, int]  # a split, and a row of it
 _NUMBERED = re.compile(r"^(?:COCO_\w+_)?0*(\d+)(?:\.jpg)?$")  # COCO has each number once
 
 
-def _read_splits(captions: Path) -> dict[str, CaptionSplit]:
-    if not captions.is_file():
-        raise FileNotFoundError(f"no file {captions}: name a dataset_*.json (--captions)")
-    dataset, entries = read_annotations(captions)
-    splits = {}
-    for name in ("train", "dev", "test"):
-        own = [(entry, Path(entry.file)) for entry in entries if entry.split == name]
-        if not own:
-            raise ValueError(f"{captions} has no pictures of split {name!r}: get the whole file")
-        splits[name] = CaptionSplit.of(name, dataset, own)
-    return splits
-
-
 class _Names:
     """Every name that a picture may have in a source, with its place; None for a name that two have."""
 
@@ -190,7 +176,7 @@ def _find_files(folders: Sequence[Path], names: _Names) -> dict[_Place, _Source]
 
 def _read_arrays(path: Path) -> _Arrays:
     """Return the features of a file, and its boxes if it has any: a `.npy` file is mapped, a `.npz` read."""
-    with _damage_named(path):
+    with files.damage_named(path):
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
         found = {FEATURES[0]: loaded}
         if path.suffix == ".npz":
@@ -258,7 +244,7 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
 def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
     """Return a line's picture, number of regions, and encoded boxes, if there are any, and features."""
     fields = [_QUOTED.sub(rb"\2", field) for field in line.rstrip(b"\r\n").split(b"\t")]
-    with _damage_named(where):
+    with files.damage_named(where):
         if len(fields) == 2 and fields[1].startswith(b"{"):
             told = json.loads(fields[1])
             count, boxes = told["num_boxes"], told.get("boxes")
@@ -285,18 +271,5 @@ def _read_line(path: Path, begin: int, where: str) -> _Arrays:
     def decoded(text: bytes) -> np.ndarray:
         return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(regions, -1)
 
-    with _damage_named(where):
+    with files.damage_named(where):
         return decoded(features), None if boxes is None else decoded(boxes)
-
-
-@contextlib.contextmanager
-def _damage_named(where: object) -> Iterator[None]:
-    """Turn what reading damaged bytes raises into a sentence that names their place."""
-    try:
-        yield
-    except OSError:
-        raise
-    # numpy parses a header as Python code, which fails in as many ways as code can, and so may an archive.
-    except Exception as error:
-        reason = str(error).partition("\n")[0][:100]
-        raise ValueError(f"{where} is damaged or cut off ({reason}): get the file again") from None

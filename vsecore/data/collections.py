@@ -1,16 +1,11 @@
 """Get a collection of photographs: download and unpack what may be downloaded, explain the rest.
 
 The captions' file, which names every picture, decides what is there already. So an archive may be deleted
-once it is unpacked. A zip file has checksums, by which damage on the way is noticed.
-
-A download resumes over a bad connection, and is there only when it is whole: its bytes go to NAME.part.
-Beside it, NAME.part.json says which version of the file they belong to (its ETag or date), so that two
-versions are never glued together.
+once it is unpacked. A download resumes over a bad connection; its bytes go to NAME.part until all are there.
+A zip file has checksums, so whatever went wrong on the way is noticed when it is unpacked.
 """
 
-import contextlib
 import http.client
-import json
 import shutil
 import ssl
 import sys
@@ -19,16 +14,16 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from vsecore.data import files
-from vsecore.data.annotations import Entry, expanded, inside, read_annotations
-from vsecore.data.karpathy import load_karpathy
-from vsecore.data.sources import COLLECTIONS, Archive
+from vsecore.data.annotations import inside
+from vsecore.data.karpathy import missing_pictures
+from vsecore.data.sources import COLLECTIONS
 from vsecore.typed import short
 
 CHUNK = 1 << 18
@@ -67,15 +62,14 @@ def get(
     """
     if name not in COLLECTIONS:
         raise ValueError(f"the collection is {name!r}: wanted one of {', '.join(COLLECTIONS)}")
-    collection, root = COLLECTIONS[name], expanded(root)
+    collection, root = COLLECTIONS[name], files.expanded(root)
     captions, steps = root / collection.captions, collection.by_hand.format(root=root)
     root.mkdir(parents=True, exist_ok=True)
     with files.locked(root, "is downloading into", wait=False):
         for archive in collection.archives:
             path = root / archive.name
             try:
-                entries = read_annotations(captions)[1] if captions.is_file() else []
-                if entries and (not archive.holds_pictures or _are_there(archive, root, entries)):
+                if captions.is_file() and not any(map(archive.holds, missing_pictures(root, captions))):
                     say(f"{archive.name}: all that is wanted of it is there")
                 else:
                     if path.is_file():
@@ -92,30 +86,22 @@ def get(
                     again = f"vse data get {name} --root {root}"
                     raise ValueError(f"{error}. Delete what is damaged, and give {again} again") from None
                 raise
-    if not any(archive.holds_pictures for archive in collection.archives):
-        try:
-            load_karpathy(root, captions)
-        except FileNotFoundError:
-            say(steps)
-            return False
+    by_hand = not any(archive.holds_pictures for archive in collection.archives)
+    if by_hand and missing_pictures(root, captions):
+        say(steps)
+        return False
     return True
 
 
-def _are_there(archive: Archive, root: Path, entries: Sequence[Entry]) -> bool:
-    folder = archive.takes.removesuffix("/")
-    own = [entry.name for entry in entries if entry.file in (entry.name, f"{folder}/{entry.name}")]
-    return bool(own) and all((root / folder / name).is_file() for name in own)
-
-
 def unpack(archive: Path, takes: str, folder: Path) -> int:
-    """Write a file of a zip archive, or a folder ("val2014/", "" for all), and return how many files that is.
+    """Write a file of a zip archive, or a folder ("val2014/"), and return how many files that is.
 
     Each file is there whole or not at all; those that are whole already stay.
     """
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = [entry for entry in opened.infolist() if not entry.is_dir()]
-            inner = takes[-1:] in ("/", "")  # a folder's files
+            inner = takes.endswith("/")  # a folder's files
             wanted = [
                 one for one in entries if one.filename == takes or (inner and one.filename.startswith(takes))
             ]
@@ -148,7 +134,7 @@ def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
 
 
 def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8) -> None:
-    """Download a file, resuming what an earlier run has left.
+    """Download a file with checksums of its own, resuming what an earlier run has left.
 
     Args:
         address: http or https.
@@ -158,12 +144,12 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
     """
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
-    part, note = (path.with_name(f"{path.name}.{ending}") for ending in ("part", "part.json"))
+    part = path.with_name(f"{path.name}.part")
     failed, most = 0, _size(part)
     with files.progress(desc=path.name, unit="B", unit_scale=True) as bar:
         while True:
             try:
-                _receive(address, part, note, begins, bar)
+                _receive(address, part, begins, bar)
                 break
             except urllib.error.HTTPError as error:
                 reason = f"the server answers {error.code} {error.reason}"
@@ -172,7 +158,9 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
                         f"{address}: {reason}: look whether the address opens in a browser, then give the "
                         "command again, or name another server with --from"
                     ) from None
-                if error.code == 416:
+                if error.code == 416:  # what is here is the whole file, or one that was longer
+                    if error.headers["Content-Range"] == f"bytes */{_size(part)}":
+                        break
                     part.unlink(missing_ok=True)
             except _NO_CONNECTION as error:
                 reason = f"no connection ({getattr(error, 'reason', None) or error or type(error).__name__})"
@@ -187,32 +175,22 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
             print(f"{path.name}: {reason}; trying again in {wait:.0f} s", file=sys.stderr)
             time.sleep(wait)
     part.replace(path)
-    note.unlink(missing_ok=True)
 
 
-def _receive(address: str, part: Path, note: Path, begins: bytes, bar: Any) -> None:
+def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes."""
-    known: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads(note.read_bytes()))
-    have = _size(part) if known.get("address") == address and known.get("version") else 0
-    if have and have == known.get("total"):
-        return
+    have = _size(part)
     headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
     if have:
-        headers |= {"Range": f"bytes={have}-", "If-Range": known["version"]}
+        headers["Range"] = f"bytes={have}-"
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
         if not str(answer.headers["Content-Range"]).startswith(f"bytes {have}-"):
             part.unlink(missing_ok=True)  # the whole file comes, or another part than was asked for
             have = 0
         if answer.status != (206 if have else 200):
             raise ConnectionError(f"the server answers {answer.status} in place of the file")
-        if not have:  # note the version that is coming, before its first byte is written
-            etag, length = answer.headers["ETag"], answer.headers["Content-Length"]
-            comparable = answer.headers["Last-Modified"] if not etag or etag.startswith("W/") else etag
-            known = {"address": address, "version": comparable, "total": int(length) if length else None}
-            note.write_text(json.dumps(known), "utf-8")  # half of it would be as good as none
-        total, free = known.get("total"), shutil.disk_usage(part.parent).free
+        length, free = answer.headers["Content-Length"], shutil.disk_usage(part.parent).free
+        total = have + int(length) if length else None
         bar.total, bar.n = total, have
         if total is not None and total - have > free:
             raise OSError(f"{part} needs {total - have:,} bytes more, and its disk has {free:,}: make room")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from vsecore.data.backbones import Backbone
 from vsecore.data.feature_folder import DType, Meta, read_meta
+from vsecore.data.files import expanded
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.karpathy import CaptionSplit, find_unreadable
 from vsecore.data.picture_files import decoded_ahead
@@ -53,7 +54,7 @@ def extract(
     size = backbone.batch_size if batch_size is None else batch_size
     if size < 1:
         raise ValueError(f"batch_size is {size}: wanted at least 1")
-    group, folder, left_out = join_processes(), Path(folder).expanduser(), {}
+    group, folder, left_out = join_processes(), expanded(folder), {}
     if skip_unreadable or from_main_process(lambda: read_meta(folder) is None):
         left_out = from_main_process(lambda: _find_unreadable(caption_splits, skip_unreadable))
     kept = {name: split.without(left_out.get(name, ())) for name, split in caption_splits.items()}

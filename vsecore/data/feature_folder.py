@@ -27,9 +27,15 @@ import numpy as np
 from vsecore.arguments import Count
 from vsecore.data import files
 from vsecore.data.annotations import DatasetName
-from vsecore.data.karpathy import captions_sha256, lines_sha256
 from vsecore.data.sources import COLLECTIONS
-from vsecore.data.splits import CAPTIONS_A_PICTURE, FeatureKind, Split, UnreadPictures
+from vsecore.data.splits import (
+    CAPTIONS_A_PICTURE,
+    FeatureKind,
+    Split,
+    UnreadPictures,
+    captions_sha256,
+    lines_sha256,
+)
 from vsecore.typed import short
 
 META, UNFINISHED, CHECKSUMS = "meta.json", "extraction.json", "checksums.json"
@@ -278,10 +284,6 @@ class MappedPictures(UnreadPictures):
                 left, at = left[read:], at + read
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return all pictures: the file's own pages, which are read-only, or a copy if one is needed."""
-        return np.array(self._map[self.rows.start : self.rows.stop : self.rows.step], dtype, copy=copy)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedPictures, (self.path, self.rows)
 
@@ -290,17 +292,12 @@ def _open_npy(path: Path) -> np.memmap[Any, Any]:
     """Map a file whose size and numbers are as they should be."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: get it, or extract the features from pictures")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
-            mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-            dtype, shape, held = mapped.dtype, mapped.shape, path.stat().st_size - mapped.offset
-            if held != mapped.nbytes:
-                raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {mapped.nbytes}")
-    # numpy parses a header as Python code, which fails in as many ways as code can.
-    except Exception as error:
-        problem = str(error).partition("\n")[0][:100]
-        raise ValueError(f"{path} is not a .npy file, or is cut off ({problem}): get it again") from None
+    with files.damage_named(path), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers that look odd, or were written by Python 2
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        dtype, shape, held = mapped.dtype, mapped.shape, path.stat().st_size - mapped.offset
+        if held != mapped.nbytes:
+            raise ValueError(f"{held} bytes for {dtype} {short(shape)}, wanted {mapped.nbytes}")
     is_pixels = len(shape) == 4 and shape[1] == 3
     is_float = dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative
     fits = (len(shape) == 3 and is_float) or (is_pixels and (is_float or dtype == np.uint8))

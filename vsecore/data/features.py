@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from vsecore.data import files
-from vsecore.data.annotations import expanded
 from vsecore.data.feature_folder import (
     CHECKSUMS,
     META,
@@ -18,9 +17,9 @@ from vsecore.data.feature_folder import (
     find_damage,
     first_not_finite,
 )
-from vsecore.data.karpathy import DataReport, captions_sha256, lines_sha256
+from vsecore.data.karpathy import DataReport
 from vsecore.data.known_words import look_at_words
-from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split
+from vsecore.data.splits import CAPTIONS_A_PICTURE, Dataset, Split, captions_sha256, lines_sha256
 from vsecore.typed import counted, short
 
 REPEATS = 5
@@ -93,7 +92,7 @@ def check_precomp(folder: str | Path) -> DataReport:
 
 def holds_features(folder: str | Path) -> bool:
     """Whether a folder holds features, finished or not; otherwise it may hold photographs."""
-    return any(any(expanded(folder).glob(name)) for name in ("*_ims.npy", META, UNFINISHED))
+    return any(any(files.expanded(folder).glob(name)) for name in ("*_ims.npy", META, UNFINISHED))
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class _Part:
 
 def _begin(folder: str | Path, test: str) -> tuple[Path, Meta, dict[str, str]]:
     """Return the folder, what `meta.json` says, and by what names the folder calls our splits."""
-    folder = expanded(folder)
+    folder = files.expanded(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}: name a folder that holds train_ims.npy and the rest")
     meta: Meta = files.read_json(folder / META, Meta) if (folder / META).exists() else Meta()

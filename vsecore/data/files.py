@@ -24,6 +24,11 @@ LOCK = ".lock"
 _HIDDEN: ContextVar[bool] = ContextVar("hidden", default=False)
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with "~" expanded to the home folder, as it is if there is no such user."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (where pathlib would raise)
+
+
 @contextmanager
 def write_atomically(path: str | Path, mode: Literal["wb", "w"] = "wb") -> Iterator[IO[Any]]:
     """Open a file that appears whole or not at all, for bytes ("wb") or UTF-8 text ("w").
@@ -88,6 +93,19 @@ def read_lines(path: str | Path) -> list[str]:
     """Return the lines of a text file, without the blanks around them."""
     # Only at "\n": splitlines would also cut at rarer characters, which some captions contain.
     return [line.strip() for line in read_unicode(path).removesuffix("\n").split("\n")]
+
+
+@contextmanager
+def damage_named(where: object) -> Iterator[None]:
+    """Turn what reading damaged bytes raises into a ValueError that names their place."""
+    try:
+        yield
+    except OSError:
+        raise
+    # numpy parses a header as Python code, which fails in as many ways as code can, and so may an archive.
+    except Exception as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0][:100]  # not how to run pickled code
+        raise ValueError(f"{where} is damaged or cut off ({reason}): get the file again") from None
 
 
 def digest_of(path: Path) -> bytes:
@@ -155,7 +173,7 @@ def cache_folder(*parts: str) -> Path:
     and its own name, outermost first.
     """
     root = os.environ.get("VSECORE_CACHE") or platformdirs.user_cache_dir("vsecore")
-    folder = Path(root).expanduser().joinpath(*parts)
+    folder = expanded(root).joinpath(*parts)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

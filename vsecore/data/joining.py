@@ -8,6 +8,7 @@ import numpy as np
 from vsecore.data.annotations import as_dataset_name
 from vsecore.data.feature_folder import BLOCK, Meta
 from vsecore.data.features import open_precomp
+from vsecore.data.files import expanded
 from vsecore.data.folder_writer import FolderWriter, as_stored
 from vsecore.data.splits import Split
 
@@ -21,11 +22,11 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     """
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
-    datasets, out = [open_precomp(folder) for folder in folders], Path(out).expanduser()
+    datasets, out = [open_precomp(folder) for folder in folders], expanded(out)
     if out.is_dir() and any(out.iterdir()):
         raise FileExistsError(f"{out} holds something already: name a new folder for the joined features")
     splits = {name: [getattr(dataset, name) for dataset in datasets] for name in ("train", "dev", "test")}
-    if all((Path(folder).expanduser() / "testall_ims.npy").exists() for folder in folders):
+    if all((expanded(folder) / "testall_ims.npy").exists() for folder in folders):
         splits["testall"] = [open_precomp(folder, test="testall").test for folder in folders]
     for name, (first, *others) in splits.items():
         for folder, other in zip(folders[1:], others, strict=True):

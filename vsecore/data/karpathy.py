@@ -1,11 +1,10 @@
 """Splits of photographs with captions, from a folder of pictures and an annotation file (`annotations`)."""
 
 import functools
-import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ import numpy as np
 from vsecore.data import files
 from vsecore.data.annotations import (
     Entry,
-    expanded,
     find_annotations,
     is_table,
     read_annotations,
@@ -68,16 +66,6 @@ class CaptionSplit(Split):
         """Return the split without some pictures and their captions."""
         rows = [row for row, identity in enumerate(self.picture_ids) if identity not in picture_ids]
         return self.take(np.array(rows), Photographs([self.files[row] for row in rows], View()))
-
-
-def captions_sha256(split: Split) -> str:
-    """Return a sha256 over the names of pictures, captions and, if not five each, their numbers."""
-    return lines_sha256(split.picture_ids, split.captions, map(str, split.caption_numbers))
-
-
-def lines_sha256(*texts: Iterable[str]) -> str:
-    """Return a sha256 over lines of text, such as the names of pictures and then their captions."""
-    return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
 
 @dataclass
@@ -131,6 +119,12 @@ def load_karpathy(
         )
         for name, pictures in found.splits.items()
     }
+
+
+def missing_pictures(root: Path, json_path: Path) -> list[str]:
+    """Return the paths, as the annotation file has them, of the pictures that are nowhere below a folder."""
+    splits = _Collection.read(root, json_path).splits.values()
+    return [entry.file for pictures in splits for entry, path in pictures if path is None]
 
 
 def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
@@ -210,7 +204,7 @@ class _Collection:
 
     @classmethod
     def read(cls, root: str | Path, json_path: str | Path | None) -> "_Collection":
-        root = expanded(root)
+        root = files.expanded(root)
         if not root.is_dir():
             raise FileNotFoundError(f"no folder {root}: name the one with the pictures and captions")
         annotations = find_annotations(root, json_path)
@@ -328,22 +322,30 @@ def _shared(present: dict[str, list[Path]]) -> Iterator[str]:
             )
 
 
+def read_splits(annotations: Path) -> dict[str, CaptionSplit]:
+    """Read "train", "dev" and "test" from an annotation file that names them; no picture need be there."""
+    dataset, entries = read_annotations(annotations)
+    splits = {}
+    for name in ("train", "dev", "test"):
+        own = [(entry, None) for entry in entries if entry.split == name]
+        if not own:
+            raise ValueError(f"{annotations} has no pictures of split {name!r}: get the whole file")
+        splits[name] = CaptionSplit.of(name, dataset, own)
+    return splits
+
+
 def numbered(split: Split, annotations: Path) -> Split:
     """Give the captions and pictures of a test split COCO's numbers, from Karpathy's JSON.
 
-    The split has five captions a picture in the order of the file, as the field's folders of features do;
-    only their letters and digits are compared.
+    The split must have the same captions in the order of the file, as the field's folders of features do (see
+    `Split.shows_the_same`).
     """
-    dataset, entries = read_annotations(annotations)
-    test = CaptionSplit.of("test", dataset, [(entry, None) for entry in entries if entry.split == "test"])
-    if test.caption_ids is None or len(test.captions) != len(split.captions):
+    test = read_splits(annotations)["test"]
+    if test.caption_ids is None:
+        raise ValueError(f"{annotations} does not give the numbers of its captions: name dataset_coco.json")
+    if not test.shows_the_same(split):
         raise ValueError(
-            f"{annotations} has {len(test.captions)} captions in its test split and "
-            f"{len(test.caption_ids or [])} numbers of them: wanted {len(split.captions)} of both, as the "
-            "features have captions"
+            f"the test split of {annotations} ({len(test.captions)} captions) has other captions than that "
+            f"of the features ({len(split.captions)}), or in another order"
         )
-    for row, pair in enumerate(zip(split.captions, test.captions, strict=True)):
-        ours, theirs = (re.findall(r"[a-z0-9]", caption.lower()) for caption in pair)
-        if ours != theirs:
-            raise ValueError(f"caption {row} of the features is {pair[0]!r}, in {annotations} {pair[1]!r}")
     return replace(split, caption_ids=test.caption_ids, picture_ids=test.picture_ids)

@@ -31,7 +31,7 @@ def model_folder(name_or_path: str | Path) -> Path:
         name_or_path: a folder; "all-MiniLM-L6-v2", for which the installed package is used if there is one;
             or a model's name on the hub, which is downloaded once (pickled weights are left out).
     """
-    folder, name = Path(name_or_path).expanduser(), str(name_or_path)
+    folder, name = files.expanded(name_or_path), str(name_or_path)
     if not name:
         raise ValueError('weights is empty: name a model, such as "bert-base-uncased", or its folder')
     if folder.is_dir():

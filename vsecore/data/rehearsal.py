@@ -16,6 +16,7 @@ from pydantic import Field
 from vsecore.arguments import checked
 from vsecore.data.feature_folder import BLOCK, Meta
 from vsecore.data.features import open_precomp
+from vsecore.data.files import expanded
 from vsecore.data.folder_writer import FolderWriter
 from vsecore.data.noise import noise
 from vsecore.data.splits import CAPTIONS_A_PICTURE as CAPTIONS
@@ -146,5 +147,5 @@ def write_rehearsal(folder: str | Path, shape: Shape, seed: int = 0) -> Dataset:
         elements=shape.elements,
         feature_dim=shape.feature_dim,
     )
-    writer = FolderWriter(Path(folder).expanduser(), meta, splits)
+    writer = FolderWriter(expanded(folder), meta, splits)
     return open_precomp(writer.fill(lambda name, blocks: ([splits[name].pictures[x]] for x in blocks)))

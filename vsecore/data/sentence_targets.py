@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsecore.arguments import Count, checked
+from vsecore.arguments import checked
 from vsecore.data.files import cache_folder, digest_of, in_batch, locked, progress, write_atomically
 from vsecore.data.language_models import MINILM, model_folder
 from vsecore.data.splits import Dataset
@@ -19,10 +19,13 @@ MODEL = MINILM
 READ = ("*.safetensors", "config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json")
 """The files of a model that decide what it makes of a sentence."""
 
+BATCH = 64
+"""How many captions are read at a time."""
+
 
 @checked
 def sentence_targets(
-    captions: Sequence[str], model: str | Path = MODEL, batch_size: Count = 64, device: str | None = None
+    captions: Sequence[str], model: str | Path = MODEL, device: str | None = None
 ) -> np.ndarray:
     """Return the sentence encoder's vector of each caption, (C, T) float32.
 
@@ -33,12 +36,11 @@ def sentence_targets(
         captions: C sentences.
         model: a folder, or a model's name, see `language_models.model_folder`; "all-mpnet-base-v2" is another
             that the paper names.
-        batch_size: how many captions are read at a time.
         device: where, such as "cuda"; None: on a GPU if there is one.
 
     Raises:
         FileNotFoundError: the model is not a folder, and cannot be downloaded.
-        ValueError: captions is empty, batch_size < 1, or the folder holds no sentence encoder.
+        ValueError: captions is empty, or the folder holds no sentence encoder.
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT); as targets, Bleeker, Yates and de Rijke 2023 (LTD),
     section 3.4.4.
@@ -53,7 +55,7 @@ def sentence_targets(
     path = kept / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npy"
     with locked(kept, "is reading captions into"):
         if not path.is_file():
-            found = _read(folder, distinct.tolist(), batch_size, device)
+            found = _read(folder, distinct.tolist(), device)
             with write_atomically(path) as file:
                 np.save(file, found, allow_pickle=False)
     return np.asarray(np.load(path, allow_pickle=False)[places], dtype=np.float32)
@@ -65,7 +67,7 @@ def with_targets(data: Dataset, model: str | Path = MODEL, device: str | None = 
     return replace(data, train=replace(data.train, targets=targets))
 
 
-def _read(folder: Path, captions: list[str], batch_size: int, device: str | None) -> np.ndarray:
+def _read(folder: Path, captions: list[str], device: str | None) -> np.ndarray:
     """Encode captions with the model in a folder, (C, T)."""
     from sentence_transformers import SentenceTransformer  # takes seconds to import
     from transformers.utils import logging
@@ -84,10 +86,10 @@ def _read(folder: Path, captions: list[str], batch_size: int, device: str | None
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{folder} holds no sentence encoder that can be read: {reason}") from error
     by_length = np.argsort([len(caption) for caption in captions], kind="stable")[::-1]
-    blocks = [by_length[first : first + batch_size] for first in range(0, len(captions), batch_size)]
+    blocks = [by_length[first : first + BATCH] for first in range(0, len(captions), BATCH)]
     found = np.empty((len(captions), encoder.get_embedding_dimension() or 0), np.float32)
     for block in progress(blocks, desc="sentence targets", unit="batch"):
         found[block] = encoder.encode(
-            [captions[row] for row in block], batch_size=batch_size, show_progress_bar=False
+            [captions[row] for row in block], batch_size=BATCH, show_progress_bar=False
         )
     return found

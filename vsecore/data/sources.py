@@ -1,7 +1,7 @@
 """Where the photograph collections are published (`sources.yaml`). The publishers give no digests."""
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
@@ -28,6 +28,11 @@ class Archive:
     def holds_pictures(self) -> bool:
         """Whether a whole folder is taken from it."""
         return self.takes.endswith("/")
+
+    def holds(self, picture: str) -> bool:
+        """Whether a picture, by its path in the captions' file, is in the folder that is taken from it."""
+        name = PurePosixPath(picture).name
+        return self.holds_pictures and picture in (name, self.takes + name)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 import copy
 import functools
 import hashlib
+import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
@@ -194,7 +195,7 @@ class Split:
 
     def names_digest(self) -> str:
         """Return twelve digits of a sha256 over the pictures' names: all who test on them get the same."""
-        return hashlib.sha256("\n".join(self.picture_ids).encode()).hexdigest()[:12]
+        return lines_sha256(self.picture_ids)[:12]
 
     def fingerprint(self) -> str:
         """Return a sha256 that changes with the captions, their pictures, or the features, and nothing else.
@@ -212,6 +213,16 @@ class Split:
         digest.update(str(tuple(self.pictures.shape)).encode())
         digest.update(np.asarray(self.pictures[rows]).astype("<f4").tobytes())
         return digest.hexdigest()
+
+
+def captions_sha256(split: Split) -> str:
+    """Return a sha256 over the names of pictures, captions and, if not five each, their numbers."""
+    return lines_sha256(split.picture_ids, split.captions, map(str, split.caption_numbers))
+
+
+def lines_sha256(*texts: Iterable[str]) -> str:
+    """Return a sha256 over lines of text, such as the names of pictures and then their captions."""
+    return hashlib.sha256("\n".join(itertools.chain(*texts)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ def load_vectors(path: str | Path, vocabulary: Vocabulary, seed: int = 0) -> tup
 
     Source: Pennington, Socher and Manning 2014 (GloVe); Bojanowski et al. 2017 (fastText).
     """
-    path, words = Path(path), vocabulary.words
+    path, words = files.expanded(path), vocabulary.words
     if path.is_file():
         found = _read_file(path, words)
     elif str(path) == GLOVE:

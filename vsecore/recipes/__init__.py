@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vsecore.data.files import expanded
 from vsecore.encoders.pretrained_towers import kind_of, read_config, width_of
 from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTower, Training
 from vsecore.recipes.written import ENDINGS, read_recipe, read_recipe_file, read_work
@@ -43,7 +44,7 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
     """
     base, *variants = name.split("+")
     if is_towers(name):
-        return _of_towers(Path(name).expanduser()).override(scale or {})
+        return _of_towers(expanded(name)).override(scale or {})
     if base.endswith(ENDINGS):
         recipe = read_recipe_file(base, get)
         name = "+".join([recipe.name, *variants])
@@ -61,7 +62,7 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
 
 def is_towers(name: str) -> bool:
     """Whether a name is the folder of a pretrained model, such as CLIP, and not the folder of a run."""
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     return (folder / "config.json").is_file() and not (folder / "run.json").exists()
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from vsecore.data.files import cache_folder, read_json, read_text, write_json
+from vsecore.data.files import cache_folder, expanded, read_json, read_text, write_json
 from vsecore.recipes.recipe import PARTS, Recipe, parts_of
 
 NAMED = "parts.json"
@@ -38,7 +38,7 @@ def load_parts(path: str | Path) -> PartsFile:
 
     A file that has run in this process does not run again.
     """
-    path = Path(path).expanduser().resolve()
+    path = expanded(path).resolve()
     content = read_text(path)
     own = PartsFile(path.name, hashlib.sha256(content).hexdigest())
     if own not in _LOADED.values():

@@ -18,6 +18,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from vsecore.arguments import Count, NotNegative, Positive, Share, Whole
+from vsecore.data.files import expanded
 from vsecore.data.photographs import View
 from vsecore.data.splits import FeatureKind
 from vsecore.data.words import Tokenizer
@@ -271,7 +272,7 @@ class Recipe:
         content = self.to_dict()
         for _, registry, part in parts_of(content):
             options = as_json(registry.changed(part["name"], part["options"]))
-            folder = Path(str(options.get("weights", ""))).expanduser()
+            folder = expanded(str(options.get("weights", "")))
             if options.get("weights") and (folder.is_absolute() or folder.is_dir()):
                 options["weights"] = folder.resolve().name
             part["options"] = options

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vsecore.data.files import digest_of, locked, progress
+from vsecore.data.files import digest_of, expanded, locked, progress
 from vsecore.data.picture_folders import Listing, list_pictures, readable_suffixes
 from vsecore.search.engine import Engine
 from vsecore.search.store import MEAN, Entry, Facts, QdrantServer, Store, Vectors
@@ -102,7 +102,7 @@ class Index:
             ValueError: the index was built with another model, or is damaged.
             BlockingIOError: another process is indexing into the folder.
         """
-        kept_in = None if folder is None else Path(folder).expanduser()
+        kept_in = None if folder is None else expanded(folder)
         _list_pictures(pictures, kept_in, exclude)  # before anything is created
         collection = _new_collection(engine)
         facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
@@ -115,7 +115,7 @@ class Index:
     @classmethod
     def load(cls, folder: str | Path, engine: Engine | None = None, *, url: str | None = None) -> Index:
         """Open the index in a folder, by `url` as in `build`; an engine that is not given is loaded anew."""
-        store = Store(Path(folder).expanduser())
+        store = Store(folder)
         try:
             if engine is None:
                 if store.facts.source is None:
@@ -129,7 +129,7 @@ class Index:
 
     def save(self, folder: str | Path) -> None:
         """Write an index that is in memory, or a copy of one that is not, into a folder."""
-        self.store.copy_to(Path(folder).expanduser(), _new_collection(self.engine))
+        self.store.copy_to(folder, _new_collection(self.engine))
 
     def close(self) -> None:
         """Let go of the index's file."""
@@ -148,7 +148,7 @@ class Index:
         """
         kept_in = self.store.folder
         with nullcontext() if kept_in is None else locked(kept_in, "is indexing into", wait=False):
-            root = Path(pictures).expanduser().resolve()
+            root = expanded(pictures).resolve()
             listing = _list_pictures(root, kept_in, exclude)
             report = Report(notes=listing.notes())
             known = {entry.path: entry for entry in self.store.entries()}
@@ -312,7 +312,7 @@ def _may_be_unplugged(folder: Path, root: Path, exclude: Sequence[str]) -> bool:
 
 def _list_pictures(root: str | Path, index: Path | None, exclude: Sequence[str] = ()) -> Listing:
     """List the picture files in a folder and its folders, but not the index's own."""
-    root = Path(root).expanduser().resolve()
+    root = expanded(root).resolve()
     if not root.is_dir():
         raise FileNotFoundError(f"no folder {root}: name a folder of pictures")
     own = None if index is None or index.resolve() == root else index.resolve()

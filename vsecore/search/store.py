@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
+from vsecore.data.files import expanded
 from vsecore.retriever import Source
 from vsecore.search.engine import Seen
 from vsecore.typed import from_json
@@ -78,8 +79,8 @@ class Store:
     Without a folder they are kept in memory. Only with `facts`, what an index says of itself, is one begun.
     """
 
-    def __init__(self, folder: Path | None, facts: Facts | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path | None, facts: Facts | None = None) -> None:
+        self.folder = folder = None if folder is None else expanded(folder)
         self.path = Path(":memory:") if folder is None else folder / FILE
         if facts is None and not self.path.is_file():
             raise FileNotFoundError(f"{folder} holds no index: build one with vse search index FOLDER")
@@ -185,8 +186,9 @@ class Store:
         with self._transaction():
             self._open.executemany("DELETE FROM pictures WHERE number = ?", [(one,) for one in numbers])
 
-    def copy_to(self, folder: Path, collection: str) -> None:
+    def copy_to(self, folder: str | Path, collection: str) -> None:
         """Write the same index into another folder, with a name of its own for a server."""
+        folder = expanded(folder)
         path = folder / FILE
         if path.exists():
             raise ValueError(f"{folder} holds an index already: name another folder, or delete it first")

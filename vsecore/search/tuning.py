@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from vsecore.data.annotations import expanded, read_annotations
 from vsecore.data.copies import copies
+from vsecore.data.files import expanded
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
 from vsecore.data.known_words import words_report
 from vsecore.data.splits import Dataset, Split
@@ -29,7 +29,6 @@ from vsecore.training import Event, Run, evaluate_split, fit, load_run
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.typed import counted
 
-SPLITS = ("train", "dev", "test")
 FEWEST = 20
 """Pictures with captions below which there is nothing to train and test on."""
 OVERFIT = 128
@@ -48,10 +47,10 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
     Without a column `split`, a tenth of the pictures becomes dev and a tenth test; which ones depends on
     their bytes alone. A picture that is missing, broken or in two splits is refused by its name.
     """
-    path = Path(path).expanduser()
-    if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
-        raise ValueError(f"{path} has captions of {count} pictures: wanted at least {FEWEST}")
+    path = expanded(path)
     splits = load_karpathy(pictures, path)
+    if (count := sum(len(split.files) for split in splits.values())) < FEWEST:
+        raise ValueError(f"{path} has captions of {count} pictures: wanted at least {FEWEST}")
     for name, split in splits.items():
         if len(split.files) < 2:
             raise ValueError(f"{path} has {len(split.files)} pictures in {name}: wanted 2 or more")
@@ -206,6 +205,6 @@ def _dataset(engine: Engine, splits: dict[str, CaptionSplit]) -> Dataset:
         return from_files(splits, engine.model.view)
     train, dev, test = (
         Split(one.name, engine.features(one.files), one.captions, one.owner, one.picture_ids)
-        for one in (splits[name] for name in SPLITS)
+        for one in splits.values()
     )
     return Dataset(splits["train"].dataset, train, dev, test, engine.backbone.kind)

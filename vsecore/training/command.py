@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from vsecore.data.files import read_json, write_json
+from vsecore.data.files import expanded, read_json, write_json
 from vsecore.recipes import RECIPES, is_towers
 
 FILE = "command.json"
@@ -55,5 +55,5 @@ def remembered(folder: Path) -> Command | None:
 
 def _absolute(value: object) -> object:
     """Return the whole path of what names a file or a folder that is there."""
-    is_path = isinstance(value, str) and value and Path(value).expanduser().exists()
-    return str(Path(str(value)).expanduser().resolve()) if is_path else value
+    is_path = isinstance(value, str) and value and expanded(value).exists()
+    return str(expanded(str(value)).resolve()) if is_path else value
