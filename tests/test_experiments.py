@@ -1,9 +1,11 @@
 """Experiments: each arm trained once from each seed, and compared."""
 
+import gc
 import math
 import os
 import signal
 import statistics
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -310,6 +312,21 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     with pytest.raises(ValueError, match="the same test captions"):
         in_a_lesson("2ad_ensembles", lambda kind: small_data(kind, count=24 - len(kind)), folder=tmp_path)
     assert len(trainings) == 3
+
+
+def test_a_system_that_no_other_arm_needs_does_not_stay_in_memory(tmp_path, monkeypatch):
+    models, fit_ = [], running.fit_in_rounds
+
+    def train(*given, **options):
+        gc.collect()
+        assert not any(model() for model in models)
+        trained = fit_(*given, **options)
+        models.append(weakref.ref(trained.model))
+        return trained
+
+    monkeypatch.setattr(running, "fit_in_rounds", train)
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all", "without AdOpt"], folder=tmp_path)
+    assert len(models) == 2
 
 
 def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):

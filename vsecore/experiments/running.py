@@ -406,16 +406,16 @@ class _Runner:
                 )
                 records.write(gone, self.settings.folder / tuning.DIVERGED)
             raise
-        self.trained[key] = Trained.measure(run, data, experiment, watch.steps(), negatives)
-        return self.trained[key]
+        trained = Trained.measure(run, data, experiment, watch.steps(), negatives)
+        if training.recipe.name in self.used_again:  # of the others, scores and weights would fill the memory
+            self.trained[key] = trained
+        return trained
 
     def _mine(self, training: Training, data: Dataset, seed: int) -> OfflineNegatives | None:
         """Mine a training's offline negatives with the model of another training; None: nothing to mine."""
         miner = training.system.miner
         if miner is None:
             return None
-        if not training.recipe.learns_offline:
-            raise ValueError(f"recipe {training.recipe.name!r} learns from no offline negatives: mine none")
         first = training.recipe.first_round or FirstRound()  # the usual lists, if another system mines them
         key = (training.system.negatives, data.feature_kind, seed, first.texts, first.pictures)
         if key not in self.lists:
