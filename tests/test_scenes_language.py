@@ -100,7 +100,8 @@ BEACH False: two dogs
 # different noun phrases speak of different things
 STREET True: a car and another car
 BEACH False: a dog and a pet
-BEACH True: a dog and an animal
+BEACH True: a dog and an animal; an animal and a dog
+BEACH False: an animal, another animal and a dog
 STREET False: two cars and a car; two cars and a red car
 LAKE True: a bird and a duck
 LAKE False: two birds and a duck
@@ -145,13 +146,6 @@ def claims():
 @pytest.mark.parametrize(("sentence", "scene", "true"), list(claims()))
 def test_holds(sentence, scene, true):
     assert holds(parse(sentence), scene) is true
-
-
-def test_injective_search_goes_back_on_a_first_choice():
-    # "an animal" must not take the dog, although the dog comes first
-    form = Form(entities=(Entity("animal"), DOG))
-    assert holds(form, BEACH)
-    assert not holds(Form(entities=(Entity("animal"), Entity("animal"), DOG)), BEACH)
 
 
 @pytest.mark.parametrize("ambiguity", [None, 0.0, 0.9])
@@ -274,9 +268,6 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes):
     assert all(low < high for low, high in pairwise(fitting)), fitting
     assert fitting[-1] > 20 * fitting[0]
     assert describe(scenes[0], Dice("a")) == describe(scenes[0], Dice("a"), 0.5)
-    for ambiguity in (-0.1, 1.5):
-        with pytest.raises(ValueError, match="ambiguity"):
-            describe(BEACH, Dice("a"), ambiguity)
 
 
 def test_a_mark_is_named_by_every_caption():
