@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, as_printed, at_scale
 from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
+from vsecore.training.identity import digest
 from vsecore.typed import from_json, unknown
 
 
@@ -96,9 +96,7 @@ class System:
 
     def digest(self, recipe: str) -> str:
         """Return the digest of a training: its recipe's hash, or a digest of that and of the negatives."""
-        if self.miner is None:
-            return recipe
-        return hashlib.sha256(f"{recipe}\n{self.negatives}".encode()).hexdigest()[:12]
+        return recipe if self.miner is None else digest(f"{recipe}\n{self.negatives}".encode())
 
 
 @dataclass(frozen=True)
@@ -235,8 +233,8 @@ def title_of(trainings: Sequence[Training]) -> tuple[str, str]:
     if len(trainings) == 1:
         return trainings[0].recipe.name, trainings[0].digest
     parts = [f"{training.digest}-{training.system.again}" for training in trainings]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-    return " and ".join(training.recipe.name for training in trainings), digest
+    names = [training.recipe.name for training in trainings]
+    return " and ".join(names), digest("\n".join(parts).encode())
 
 
 def read_asset(path: Path, kind: Any) -> Any:

@@ -1,6 +1,5 @@
 """Running an experiment: train what is not recorded yet, and record the results."""
 
-import hashlib
 import json
 import math
 import os
@@ -33,6 +32,7 @@ from vsecore.recipes import FirstRound, Recipe
 from vsecore.recipes.plain import flatten
 from vsecore.training import describe_data, fit_in_rounds
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
+from vsecore.training.identity import digest
 from vsecore.training.planning import duration, plan
 
 RESULTS = results() / "experiments"
@@ -50,7 +50,7 @@ class Settings:
 
     features: FeatureKind | None = None
     """The features for arms that do not name their own; None: the experiment's."""
-    seeds: Iterable[int] = range(5)
+    seeds: Sequence[int] = range(5)
     """All arms are trained from one seed before the next, so that an interrupted experiment compares like
     with like."""
     arms: Sequence[str] = ()
@@ -104,7 +104,7 @@ def run(
         experiment = experiment.as_printed(data)
         if data not in WORLDS and as_published(data) not in FOR_COLLECTION:
             chosen.log(f"{data} is neither coco nor flickr30k: see vse recipes NAME for which one each is")
-    runner, seeds, log = _Runner(experiment, open_data, chosen), list(chosen.seeds), chosen.log
+    runner, seeds, log = _Runner(experiment, open_data, chosen), chosen.seeds, chosen.log
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
@@ -333,10 +333,10 @@ class _Runner:
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
         runs = [self._run_folder(training, seed) for training in trainings]
-        digest = hashlib.sha256("\n".join(run.name for run in runs).encode()).hexdigest()[:12]
+        lock = digest("\n".join(run.name for run in runs).encode()) + ".lock"
         folder, scale, log = self.settings.folder, self.settings.scale, self.settings.log
         # From the look at the records to the record, or another process would train or measure it again.
-        with locked(cache_folder("experiments"), "is training in", wait=False, name=f"{digest}.lock"):
+        with locked(cache_folder("experiments"), "is training in", wait=False, name=lock):
             same = self.recorded(trainings, seed)
             entry = next((one for one in same if asked <= one.metrics.keys()), None)
             if entry is not None:
@@ -429,8 +429,8 @@ class _Runner:
     def _run_folder(self, training: Training, seed: int) -> Path:
         """Return where the run of a system is kept: one that was killed goes on from there."""
         source = json.dumps(self._source(training, seed), sort_keys=True)
-        digest = hashlib.sha256(f"{self.precision}\n{source}".encode()).hexdigest()[:12]
-        name = f"{training.recipe.name}-{training.digest}-{digest}-seed{training.seed(seed)}"
+        data = digest(f"{self.precision}\n{source}".encode())
+        name = f"{training.recipe.name}-{training.digest}-{data}-seed{training.seed(seed)}"
         return cache_folder("experiments") / name
 
     def dataset(self, training: Training) -> Dataset:
