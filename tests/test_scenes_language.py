@@ -325,6 +325,11 @@ CAT = Entity("cat")
         ),
         ("a girl and a dog stand beside a bench", form(GIRL, DOG, BENCH, relations="beside 0 2; beside 1 2")),
         ("a dog beside a tree and a bench", form(DOG, TREE, BENCH, relations="beside 0 1; beside 0 2")),
+        # but with a finite verb of its own, what comes after "and" is a clause of its own
+        (
+            "a dog beside a tree and a girl wears a red coat",
+            form(DOG, TREE, replace(GIRL, colour="red"), relations="beside 0 1"),
+        ),
         ("a girl with a kite and a dog", form(GIRL, KITE, DOG, relations="holding 0 1")),
         ("a bird sitting on the street lamp", form(Entity("bird"), Entity("lamp"), relations="on 0 1")),
         (

@@ -145,8 +145,6 @@ def _kinds(place: str, count: int, dice: Dice) -> list[Kind]:
     while len(kinds) < count:
         group = dice.choice(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
         options = [kind for kind in natives if kind.group == group]
-        if not options:
-            continue
         kind = dice.choice(options, [1 + (len(PLACES) - len(kind.places)) // 2 for kind in options])
         if kind.name in _ONE_OF_A_KIND:
             if kind not in kinds:
