@@ -440,6 +440,15 @@ def test_each_system_is_tuned_until_the_best_rate_lies_between_others(tmp_path, 
     assert {arm: set(by_seed) for arm, by_seed in found.items()} == {arm: {0, 1} for arm in arms}
 
 
+@pytest.mark.parametrize("kind", ["grid", "pixels", "region"])
+def test_half_a_margin_is_half_of_what_the_recipe_has_on_these_features(kind):
+    margins = [
+        get(EXPERIMENTS["set_similarities"].systems(arm, kind)[0].recipes[0]).losses[0].options["margin"]
+        for arm in ("DivE", "DivE, half the margin")
+    ]
+    assert margins[1] == margins[0] / 2
+
+
 def test_an_arm_may_take_the_rate_of_another():
     targets, borrows = EXPERIMENTS["latent_targets"], "BL + LTD, dual, at BL's rate"
     rates = {"ltd_region_gru": 4e-3, "ltd_region_gru+ltd": 1e-3}

@@ -20,6 +20,9 @@ from vsecore.recipes import Recipe, get
 from vsecore.training.identity import digest
 from vsecore.typed import from_json, unknown
 
+CELLS: tuple[FeatureKind, ...] = ("grid", "pixels")
+"""The features whose elements are the cells of a grid: a network's, which learns too or does not."""
+
 
 @dataclass(frozen=True)
 class Arm:
@@ -188,7 +191,7 @@ class Experiment:
         of_each: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of] or [chosen.best_of or ("",)]
         for place, kind in enumerate(members):
             base = (chosen.recipe or self.recipe).format(features=kind)
-            base += chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
+            base += chosen.on_cells if kind in CELLS and chosen.on_cells else chosen.variants
             for variants in of_each:
                 names = tuple(base + one for one in variants)
                 again = members[:place].count(kind)
