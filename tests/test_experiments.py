@@ -1,9 +1,11 @@
 """Experiments: each arm trained once from each seed, and compared."""
 
+import gc
 import math
 import os
 import signal
 import statistics
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -312,6 +314,21 @@ def test_an_ensemble_averages_its_members_each_of_which_is_trained_once(tmp_path
     assert len(trainings) == 3
 
 
+def test_a_system_that_no_other_arm_needs_does_not_stay_in_memory(tmp_path, monkeypatch):
+    models, fit_ = [], running.fit_in_rounds
+
+    def train(*given, **options):
+        gc.collect()
+        assert not any(model() for model in models)
+        trained = fit_(*given, **options)
+        models.append(weakref.ref(trained.model))
+        return trained
+
+    monkeypatch.setattr(running, "fit_in_rounds", train)
+    in_a_lesson("2ad_parts", small_data, seeds=(0,), arms=["all", "without AdOpt"], folder=tmp_path)
+    assert len(models) == 2
+
+
 def test_what_is_unknown_is_answered_with_what_there_is(tmp_path):
     for options, named in (
         ({"name": "2ad_poolings"}, "2ad_pooling"),
@@ -423,6 +440,15 @@ def test_each_system_is_tuned_until_the_best_rate_lies_between_others(tmp_path, 
     assert {arm: set(by_seed) for arm, by_seed in found.items()} == {arm: {0, 1} for arm in arms}
 
 
+@pytest.mark.parametrize("kind", ["grid", "pixels", "region"])
+def test_half_a_margin_is_half_of_what_the_recipe_has_on_these_features(kind):
+    margins = [
+        get(EXPERIMENTS["set_similarities"].systems(arm, kind)[0].recipes[0]).losses[0].options["margin"]
+        for arm in ("DivE", "DivE, half the margin")
+    ]
+    assert margins[1] == margins[0] / 2
+
+
 def test_an_arm_may_take_the_rate_of_another():
     targets, borrows = EXPERIMENTS["latent_targets"], "BL + LTD, dual, at BL's rate"
     rates = {"ltd_region_gru": 4e-3, "ltd_region_gru+ltd": 1e-3}
@@ -461,7 +487,8 @@ def test_a_rate_at_which_another_seed_diverges_is_given_up_for_all(tmp_path, mon
         return real(entry) if tuning.DIVERGED in entry.metrics else [said]
 
     def train(recipe, *given, fit_=running.fit_in_rounds, **options):
-        if recipe.training.learning_rate == 4e-3 and options["seed"] == 1:
+        gone = {"2ad_grid_gru": 1, "2ad_region_gru": 1001}[recipe.name]  # the ensemble's second member
+        if recipe.training.learning_rate == 4e-3 and options["seed"] == gone:
             raise FloatingPointError("it diverged")
         return fit_(recipe, *given, **options)
 
@@ -472,6 +499,10 @@ def test_a_rate_at_which_another_seed_diverges_is_given_up_for_all(tmp_path, mon
         assert [one.config["training"]["learning_rate"] for one in found] == [2e-3, 2e-3]
     (arm,) = studied("2ad_parts", "small", folder=tmp_path).values()
     assert arm.seeds == {0, 1} and arm.trainings[0].tried[4e-3] == -math.inf
+    (fewer,) = run("2ad_parts", small_data, seeds=(0,), arms=["all"], folder=tmp_path)["all"]
+    assert fewer.config["training"]["learning_rate"] == 2e-3, "as the table has it"
+    (both,) = run("2ad_ensembles", small_data, seeds=(1,), arms=["RR"], folder=tmp_path)["RR"]
+    assert [one["training"]["learning_rate"] for one in both.config["members"]] == [2e-3, 2e-3]
 
 
 def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypatch):

@@ -86,9 +86,9 @@ def test_the_scores_of_pairs_are_those_of_the_whole_split():
     pixels = dice.standard_normal((8, 5, 7)).astype(np.float16)
     split = Split("test", pixels, captions, np.repeat(np.arange(8), 3), [str(row) for row in range(8)])
     changes = {"dim": 8, "text.encoder.word_dim": 4, "text.encoder.minimum_count": 1}
-    recipe = get("vsepp_grid_gru", changes)
+    recipe = get("sgraf_grid_gru+filtration", changes)  # normalises in training
     tokenizer = recipe.tokenizer(captions)
-    model = recipe.build(split.pictures.shape[2], tokenizer)
+    model = recipe.build(split.pictures.shape[2], tokenizer).train()
     found, whole = pair_scores(model, split, tokenizer), score_split(model, split, tokenizer)
     assert found.shape == (4, 2, 2, 3)
     for pair, picture, owner, number in itertools.product(range(4), (0, 1), (0, 1), range(3)):

@@ -100,7 +100,8 @@ BEACH False: two dogs
 # different noun phrases speak of different things
 STREET True: a car and another car
 BEACH False: a dog and a pet
-BEACH True: a dog and an animal
+BEACH True: a dog and an animal; an animal and a dog
+BEACH False: an animal, another animal and a dog
 STREET False: two cars and a car; two cars and a red car
 LAKE True: a bird and a duck
 LAKE False: two birds and a duck
@@ -145,13 +146,6 @@ def claims():
 @pytest.mark.parametrize(("sentence", "scene", "true"), list(claims()))
 def test_holds(sentence, scene, true):
     assert holds(parse(sentence), scene) is true
-
-
-def test_injective_search_goes_back_on_a_first_choice():
-    # "an animal" must not take the dog, although the dog comes first
-    form = Form(entities=(Entity("animal"), DOG))
-    assert holds(form, BEACH)
-    assert not holds(Form(entities=(Entity("animal"), Entity("animal"), DOG)), BEACH)
 
 
 @pytest.mark.parametrize("ambiguity", [None, 0.0, 0.9])
@@ -274,9 +268,6 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes):
     assert all(low < high for low, high in pairwise(fitting)), fitting
     assert fitting[-1] > 20 * fitting[0]
     assert describe(scenes[0], Dice("a")) == describe(scenes[0], Dice("a"), 0.5)
-    for ambiguity in (-0.1, 1.5):
-        with pytest.raises(ValueError, match="ambiguity"):
-            describe(BEACH, Dice("a"), ambiguity)
 
 
 def test_a_mark_is_named_by_every_caption():
@@ -334,6 +325,11 @@ CAT = Entity("cat")
         ),
         ("a girl and a dog stand beside a bench", form(GIRL, DOG, BENCH, relations="beside 0 2; beside 1 2")),
         ("a dog beside a tree and a bench", form(DOG, TREE, BENCH, relations="beside 0 1; beside 0 2")),
+        # but with a finite verb of its own, what comes after "and" is a clause of its own
+        (
+            "a dog beside a tree and a girl wears a red coat",
+            form(DOG, TREE, replace(GIRL, colour="red"), relations="beside 0 1"),
+        ),
         ("a girl with a kite and a dog", form(GIRL, KITE, DOG, relations="holding 0 1")),
         ("a bird sitting on the street lamp", form(Entity("bird"), Entity("lamp"), relations="on 0 1")),
         (

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from vsecore.scenes import build, networks, pretraining
 from vsecore.scenes.facts import Scene, Thing
@@ -63,7 +66,7 @@ def test_a_region_is_the_mean_of_the_cells_it_covers():
 
 
 def test_a_cell_shows_the_thing_that_fills_most_of_it():
-    owners = pretraining.cell_owners(scene(), 7)
+    owners = pretraining.cell_owners(scene())
     expected = np.full((7, 7), 2)
     expected[2:5, 0:3] = 0  # the house, rows 32 to 80
     expected[4:7, 2:4] = 1  # the boy before it; in the last row he fills a quarter of a cell
@@ -71,7 +74,7 @@ def test_a_cell_shows_the_thing_that_fills_most_of_it():
 
 
 def test_facts_are_the_scene_s_and_a_mirror_turns_them_round():
-    facts = pretraining.facts_of([scene()], 7)
+    facts = pretraining.facts_of([scene()])
     told = {pretraining.PAIRS[row] for row in facts.pairs[0].nonzero().flatten()}
     assert told == {("house", "red"), ("boy", "blue")}
     assert pretraining.PLACES[facts.place[0]] == "farm"
@@ -84,17 +87,17 @@ def test_facts_are_the_scene_s_and_a_mirror_turns_them_round():
     assert pretraining.KINDS[cell["kind"][5, 3]] == "boy" and cell["facing"][5, 3] == 0
     assert cell["kind"][0, 0] == len(pretraining.KINDS) and cell["colour"][0, 0] == pretraining.UNLABELLED
 
-    mirrored = pretraining.mirrored(facts, 7)
+    mirrored = pretraining.mirrored(facts)
     assert mirrored.facing[0].view(7, 7)[5, 3] == 1
     torch.testing.assert_close(mirrored.kind.view(7, 7), facts.kind.view(7, 7).flip(1))
-    for name, value in vars(pretraining.mirrored(mirrored, 7)).items():
+    for name, value in vars(pretraining.mirrored(mirrored)).items():
         torch.testing.assert_close(value, getattr(facts, name))
 
 
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_pretraining_is_the_same_twice_and_is_loaded_as_it_was(name, tmp_path, monkeypatch):
     monkeypatch.setattr(networks, "ASSETS", tmp_path)
-    small = dict(pictures=8, epochs=1, held_out=10, batch_size=4)
+    small = dict(pictures=8, epochs=1, held_out=10)
     before = torch.get_rng_state()
     first = pretraining.pretrain(name, **small)
     assert torch.equal(torch.get_rng_state(), before)  # the caller's chance is left alone
@@ -106,16 +109,6 @@ def test_pretraining_is_the_same_twice_and_is_loaded_as_it_was(name, tmp_path, m
     networks.load_network(name)
 
 
-def read_by_a_line(features, facts, train):
-    """Percent right of a ridge regression from features (n, F) to facts (n,), on the rows after `train`."""
-    x = (features - features.mean(0)) / features.std(0).clamp_min(1e-3)
-    x = torch.nn.functional.pad(x, (0, 1), value=1.0)  # (n, F + 1)
-    labels = torch.nn.functional.one_hot(facts).float()
-    ridge = 0.01 * train * torch.eye(x.shape[1])
-    line = torch.linalg.solve(x[:train].T @ x[:train] + ridge, x[:train].T @ labels[:train])
-    return 100 * ((x[train:] @ line).argmax(1) == facts[train:]).float().mean().item()
-
-
 @pytest.mark.parametrize("name", networks.NETWORKS)
 def test_features_of_fresh_pictures_know_more_than_their_pixels(name):
     """150 pictures teach a line to read kinds from cells, 50 test it; the cell's pixels are the floor."""
@@ -124,12 +117,14 @@ def test_features_of_fresh_pictures_know_more_than_their_pixels(name):
     drawn = drawn.permute(0, 3, 1, 2)  # (200, 3, 112, 112)
     with torch.inference_mode():
         cells = networks.load_network(name)(drawn)  # (200, N, F)
-    side = round(cells.shape[1] ** 0.5)
-    cell = 112 // side
-    patches = torch.nn.functional.unfold(drawn.float(), cell, stride=cell).mT  # (200, N, pixels)
-    facts = pretraining.facts_of([picture.scene for picture in made], side)
+    patches = torch.nn.functional.unfold(drawn.float(), 16, stride=16).mT  # (200, N, pixels)
+    facts = pretraining.facts_of([picture.scene for picture in made])
     shown = facts.kind < len(pretraining.KINDS)  # (200, N): cells that show a thing
-    train = int(shown[:150].sum())
-    learned, floor = (read_by_a_line(x[shown], facts.kind[shown], train) for x in (cells, patches))
+    train, kinds = int(shown[:150].sum()), facts.kind[shown].numpy()
+    line = make_pipeline(StandardScaler(), RidgeClassifier(alpha=0.01 * train))
+    learned, floor = (
+        100 * line.fit(x[shown][:train], kinds[:train]).score(x[shown][train:], kinds[train:])
+        for x in (cells.numpy(), patches.numpy())
+    )
     assert learned > 75
     assert learned > floor + 40

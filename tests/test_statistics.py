@@ -5,7 +5,7 @@ import statistics
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import false_discovery_control, sem, t
+from scipy.stats import sem, t
 
 from vsecore.experiments.statistics import Doubts, corrected, doubts, holm, judge, together
 
@@ -52,11 +52,6 @@ def test_holm_keeps_the_order_and_never_lowers(values):
     pairs = list(zip(values, adjusted, strict=True))
     assert all(p <= raised <= min(1, len(values) * p) + 1e-12 for p, raised in pairs)
     assert all(one[1] <= other[1] for one in pairs for other in pairs if one[0] <= other[0])
-    # The weaker correction, of false discoveries, never raises a p-value further.
-    assert all(
-        raised >= weaker - 1e-12
-        for raised, weaker in zip(adjusted, false_discovery_control(values), strict=True)
-    )
 
 
 @pytest.mark.parametrize(

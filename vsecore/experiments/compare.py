@@ -197,15 +197,15 @@ class Systems:
         from matplotlib.layout_engine import ConstrainedLayoutEngine
 
         lines = [(query, name, runs[0]) for query in queries for name, runs in self.runs.items()]
-        split, height = self.split, 2.1 * max(1, len(lines))
+        split, height = self.split, 2.1 * len(lines)
         # Room for the lines above pictures, and above the first of them.
         layout = ConstrainedLayoutEngine(h_pad=0.25, rect=(0, 0, 1, 1 - 0.2 / height))
         drawn = Figure(figsize=(9, height), layout=layout)
         widths = [1] * FOUND if kind == "captions" else [1, FOUND - 1]
-        grid = drawn.subplots(max(1, len(lines)), len(widths), squeeze=False, width_ratios=widths)
+        grid = drawn.subplots(len(lines), len(widths), squeeze=False, width_ratios=widths)
         for axes in grid.flat:
             axes.set_axis_off()
-        for panels, (query, name, run) in zip(grid, lines, strict=False):
+        for panels, (query, name, run) in zip(grid, lines, strict=True):
             rank, found = 1 + int(run.ranks[kind][query]), run.found[kind][query].tolist()
             if kind == "captions":
                 title = f"“{split.captions[query]}”\n{name}: its picture is number {rank}"

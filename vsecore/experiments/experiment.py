@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,11 @@ from vsecore.data.splits import FeatureKind
 from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, as_printed, at_scale
 from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
+from vsecore.training.identity import digest
 from vsecore.typed import from_json, unknown
+
+CELLS: tuple[FeatureKind, ...] = ("grid", "pixels")
+"""The features whose elements are the cells of a grid: a network's, which learns too or does not."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,7 @@ class System:
 
     def digest(self, recipe: str) -> str:
         """Return the digest of a training: its recipe's hash, or a digest of that and of the negatives."""
-        if self.miner is None:
-            return recipe
-        return hashlib.sha256(f"{recipe}\n{self.negatives}".encode()).hexdigest()[:12]
+        return recipe if self.miner is None else digest(f"{recipe}\n{self.negatives}".encode())
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ class Experiment:
         of_each: list[tuple[str, ...]] = [(one,) for one in chosen.mean_of] or [chosen.best_of or ("",)]
         for place, kind in enumerate(members):
             base = (chosen.recipe or self.recipe).format(features=kind)
-            base += chosen.on_cells if kind == "grid" and chosen.on_cells else chosen.variants
+            base += chosen.on_cells if kind in CELLS and chosen.on_cells else chosen.variants
             for variants in of_each:
                 names = tuple(base + one for one in variants)
                 again = members[:place].count(kind)
@@ -235,8 +236,8 @@ def title_of(trainings: Sequence[Training]) -> tuple[str, str]:
     if len(trainings) == 1:
         return trainings[0].recipe.name, trainings[0].digest
     parts = [f"{training.digest}-{training.system.again}" for training in trainings]
-    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
-    return " and ".join(training.recipe.name for training in trainings), digest
+    names = [training.recipe.name for training in trainings]
+    return " and ".join(names), digest("\n".join(parts).encode())
 
 
 def read_asset(path: Path, kind: Any) -> Any:

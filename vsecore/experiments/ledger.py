@@ -65,12 +65,9 @@ class Studied:
 
     def epochs(self, begins: str) -> dict[int, list[float]]:
         """Return what is recorded for each epoch, by seed, under names that begin like this."""
-        found: dict[int, dict[int, float]] = defaultdict(dict)
-        for metric, by_seed in self.results.items():
-            if metric.startswith(begins):
-                for seed, value in by_seed.items():
-                    found[seed][int(metric.removeprefix(begins))] = value
-        return {seed: [values[epoch] for epoch in sorted(values)] for seed, values in found.items()}
+        epochs = tuning.of_each_epoch(self.results, begins)
+        seeds = epochs[0] if epochs else {}
+        return {seed: [epoch[seed] for epoch in epochs if seed in epoch] for seed in seeds}
 
 
 Study = tuple[dict[str, Studied], list[Record]]

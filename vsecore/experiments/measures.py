@@ -93,12 +93,11 @@ def pair_scores(model: VSE, pairs: Split, tokenizer: Captions) -> Tensor:
     """
     count, each = len(pairs), len(pairs.captions) // len(pairs)
     v, t = encode(model, pairs, tokenizer)
-    device = next(model.parameters()).device
     found = [
-        model.scores(v[first : first + 2].to(device), t[first * each : (first + 2) * each].to(device)).cpu()
+        score_embedded(model, v[first : first + 2], t[first * each : (first + 2) * each])
         for first in range(0, count, 2)
     ]
-    return torch.stack(found).float().view(-1, 2, 2, each)
+    return torch.stack(found).view(-1, 2, 2, each)
 
 
 @checked
@@ -142,47 +141,37 @@ def probe_metric(fact: str) -> str:
 
 @torch.inference_mode()
 def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
-    """Return how well linear probes read from captions' vectors what the captions say, see `read_off`.
+    """Return how well linear probes read from captions' vectors what the captions say, in percent.
 
-    Nothing is returned for data that are no scenes, and for models without a single vector for a caption.
+    For each noun, colour, size, relation and place, a ridge regression learns from the training captions'
+    vectors whether a caption names it, and ranks the test captions by theirs. Of each fact it is the mean
+    area under the ROC curve: 50 for vectors that say nothing about it, 100 for those that always show it.
+    Facts are left out if all their names are too rare or too frequent, see `FEWEST`. Nothing is returned for
+    data that are no scenes, and for models without a single vector for a caption.
     """
     shown = [scenes_of(split, data.name) for split in (data.train, data.test)]
     if None in shown:
         return {}
-    captions = [[caption for picture in pictures or () for caption in picture.captions] for pictures in shown]
     train, test = (encode(model, split, tokenizer)[1].vectors for split in (data.train, data.test))
     if train is None or test is None or train.ndim != 2:
         return {}
-    read = read_off(train.cpu(), facts_of(captions[0]), test.cpu(), facts_of(captions[1]))
-    return {probe_metric(fact): auc for fact, auc in read.items()}
-
-
-def read_off(
-    train: Tensor, train_facts: Facts, test: Tensor, test_facts: Facts, fewest: int = FEWEST
-) -> dict[str, float]:
-    """Return how well linear probes read facts from vectors, the mean area under the ROC curve in percent.
-
-    For each noun, colour, size, relation and place, a ridge regression learns from the training captions'
-    vectors, (Nc, D), whether a caption names it, and ranks the test captions by theirs, (Mc, D): 50 for
-    vectors that say nothing about it, 100 for those that always show it. Names that fewer than `fewest`
-    captions of either side have, or lack, are left out, and facts without a name that is left.
-    """
     from sklearn.linear_model import Ridge  # takes seconds to import, and only this needs it
     from sklearn.metrics import roc_auc_score
 
     found = {}
-    for fact in [each for each in train_facts if each in test_facts]:
-        both = train_facts[fact], test_facts[fact]
+    facts = [facts_of([caption for one in pictures or () for caption in one.captions]) for pictures in shown]
+    for fact in FACTS:
+        both = [of_split[fact] for of_split in facts]
         names = [
             name
             for name in sorted(both[0].keys() & both[1].keys())
-            if all(fewest <= int(facts[name].sum()) <= len(facts[name]) - fewest for facts in both)
+            if all(FEWEST <= int(named[name].sum()) <= len(named[name]) - FEWEST for named in both)
         ]
         if not names:
             continue  # too few captions to learn from
-        learned, asked = (np.stack([facts[name] for name in names], axis=1) for facts in both)
+        learned, asked = (np.stack([named[name] for name in names], axis=1) for named in both)
         ranked = Ridge(alpha=1.0).fit(train.numpy(), learned).predict(test.numpy())  # (Mc, names)
-        found[fact] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
+        found[probe_metric(fact)] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
     return found
 
 

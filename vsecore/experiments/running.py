@@ -1,6 +1,5 @@
 """Running an experiment: train what is not recorded yet, and record the results."""
 
-import hashlib
 import json
 import math
 import os
@@ -33,6 +32,7 @@ from vsecore.recipes import FirstRound, Recipe
 from vsecore.recipes.plain import flatten
 from vsecore.training import describe_data, fit_in_rounds
 from vsecore.training.distributed import best_device, make_accelerator, precision_of
+from vsecore.training.identity import digest
 from vsecore.training.planning import duration, plan
 
 RESULTS = results() / "experiments"
@@ -50,7 +50,7 @@ class Settings:
 
     features: FeatureKind | None = None
     """The features for arms that do not name their own; None: the experiment's."""
-    seeds: Iterable[int] = range(5)
+    seeds: Sequence[int] = range(5)
     """All arms are trained from one seed before the next, so that an interrupted experiment compares like
     with like."""
     arms: Sequence[str] = ()
@@ -104,7 +104,7 @@ def run(
         experiment = experiment.as_printed(data)
         if data not in WORLDS and as_published(data) not in FOR_COLLECTION:
             chosen.log(f"{data} is neither coco nor flickr30k: see vse recipes NAME for which one each is")
-    runner, seeds, log = _Runner(experiment, open_data, chosen), list(chosen.seeds), chosen.log
+    runner, seeds, log = _Runner(experiment, open_data, chosen), chosen.seeds, chosen.log
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():
         recipes = [recipe for system in several for recipe in system.at(runner.changes)]
@@ -301,11 +301,23 @@ class _Runner:
     def on_dev(self, title: str, recipe: Recipe, system: System) -> float:
         """Train a recipe from the seed for tuning, and return its best rsum on dev."""
         training = Training(recipe, system)
-        if any(self.recorded([training], seed, tuning.DIVERGED) for seed in self.settings.seeds):
+        if self.has_diverged(training):
             return -math.inf
         entry = self.record(title, [training], tuning.SEED, for_tuning=True)
         self.trained.clear()
         return max(tuning.development_curve(entry))
+
+    def has_diverged(self, training: Training) -> bool:
+        """Whether a training diverged from any seed, asked for now or not: tables take no such rate."""
+
+        def but_seed(data: Mapping[str, Any]) -> dict[str, Any]:
+            return known_beforehand(data) | {"mined_by": ""}  # the digest tells what mined
+
+        folder, name = self.settings.folder / tuning.DIVERGED, training.recipe.name
+        found = {"name": name, "config_hash": training.digest, "precision": self.precision}
+        entries = records.find(folder, **found) if folder.is_dir() else []
+        source = but_seed(self._source(training, tuning.SEED))
+        return any(but_seed(entry.data) == source for entry in entries)
 
     def record(
         self, title: str, trainings: Sequence[Training], seed: int, *, for_tuning: bool = False
@@ -321,10 +333,10 @@ class _Runner:
         asked = set() if for_tuning else asked_of_record(self.experiment, trainings, self.data)
         sources = [self._source(training, seed) for training in trainings]
         runs = [self._run_folder(training, seed) for training in trainings]
-        digest = hashlib.sha256("\n".join(run.name for run in runs).encode()).hexdigest()[:12]
+        lock = digest("\n".join(run.name for run in runs).encode()) + ".lock"
         folder, scale, log = self.settings.folder, self.settings.scale, self.settings.log
         # From the look at the records to the record, or another process would train or measure it again.
-        with locked(cache_folder("experiments"), "is training in", wait=False, name=f"{digest}.lock"):
+        with locked(cache_folder("experiments"), "is training in", wait=False, name=lock):
             same = self.recorded(trainings, seed)
             entry = next((one for one in same if asked <= one.metrics.keys()), None)
             if entry is not None:
@@ -346,9 +358,9 @@ class _Runner:
                 log(f"run: {run}")
         return entry
 
-    def recorded(self, trainings: Sequence[Training], seed: int, within: str = "") -> list[records.Record]:
+    def recorded(self, trainings: Sequence[Training], seed: int) -> list[records.Record]:
         """Return the records of an arm from a seed, on the same data and in the same precision."""
-        folder, (name, digest) = self.settings.folder / within, title_of(trainings)
+        folder, (name, digest) = self.settings.folder, title_of(trainings)
         known = known_beforehand(joined([self._source(training, seed) for training in trainings]))
         found = {"name": name, "config_hash": digest, "seed": seed, "precision": self.precision}
         entries = records.find(folder, **found) if folder.is_dir() else []
@@ -394,16 +406,16 @@ class _Runner:
                 )
                 records.write(gone, self.settings.folder / tuning.DIVERGED)
             raise
-        self.trained[key] = Trained.measure(run, data, experiment, watch.steps(), negatives)
-        return self.trained[key]
+        trained = Trained.measure(run, data, experiment, watch.steps(), negatives)
+        if training.recipe.name in self.used_again:  # of the others, scores and weights would fill the memory
+            self.trained[key] = trained
+        return trained
 
     def _mine(self, training: Training, data: Dataset, seed: int) -> OfflineNegatives | None:
         """Mine a training's offline negatives with the model of another training; None: nothing to mine."""
         miner = training.system.miner
         if miner is None:
             return None
-        if not training.recipe.learns_offline:
-            raise ValueError(f"recipe {training.recipe.name!r} learns from no offline negatives: mine none")
         first = training.recipe.first_round or FirstRound()  # the usual lists, if another system mines them
         key = (training.system.negatives, data.feature_kind, seed, first.texts, first.pictures)
         if key not in self.lists:
@@ -417,8 +429,8 @@ class _Runner:
     def _run_folder(self, training: Training, seed: int) -> Path:
         """Return where the run of a system is kept: one that was killed goes on from there."""
         source = json.dumps(self._source(training, seed), sort_keys=True)
-        digest = hashlib.sha256(f"{self.precision}\n{source}".encode()).hexdigest()[:12]
-        name = f"{training.recipe.name}-{training.digest}-{digest}-seed{training.seed(seed)}"
+        data = digest(f"{self.precision}\n{source}".encode())
+        name = f"{training.recipe.name}-{training.digest}-{data}-seed{training.seed(seed)}"
         return cache_folder("experiments") / name
 
     def dataset(self, training: Training) -> Dataset:

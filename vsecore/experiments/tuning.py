@@ -4,12 +4,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from itertools import count, takewhile
+from typing import Any, TypeVar
 
 from vsecore.experiments.experiment import System
 from vsecore.experiments.scales import at_scale
 from vsecore.recipes import Recipe
 from vsecore.records import Record
+
+T = TypeVar("T")
 
 LADDER = tuple(1e-3 * 2.0**step for step in range(-4, 5))
 """The learning rates that can be tried, each twice the one before."""
@@ -41,9 +44,13 @@ def development_curve(entry: Record) -> list[float]:
     """Return the rsum on the development split after each epoch, from the record of a training."""
     if DIVERGED in entry.metrics:
         return [-math.inf]
-    begins = "dev_rsum_"
-    found = {int(name.removeprefix(begins)): name for name in entry.metrics if name.startswith(begins)}
-    return [entry.metrics[found[epoch]] for epoch in sorted(found)]
+    return of_each_epoch(entry.metrics, "dev_rsum_")
+
+
+def of_each_epoch(results: Mapping[str, T], begins: str) -> list[T]:
+    """Return what is recorded of each epoch, in order, under names that begin like this and end in it."""
+    names = (f"{begins}{epoch}" for epoch in count(1))
+    return [results[name] for name in takewhile(results.__contains__, names)]
 
 
 def recorded(

@@ -48,6 +48,7 @@ _LINK_WEIGHTS = {
     "left of": 7,
     "right of": 7,
 }
+_CONVERSES = {"left of": "right of", "right of": "left of", "beside": "beside"}
 _ORDER = {noun: len(kinds) for noun, kinds in NOUNS.items()}
 
 
@@ -189,11 +190,8 @@ class Planner:
         """The link with the more salient thing as its subject, most of the time."""
         first, second = (_SALIENCE[_group(self.scene, units[unit].rows[0])] for unit in (i, j))
         turn = self.dice.chance(85 if second > first else 12)
-        if relation in ("left of", "right of"):
-            other = "right of" if relation == "left of" else "left of"
-            return Link(other, False, j, i) if turn else Link(relation, False, i, j)
-        if relation == "beside":
-            return Link(relation, False, j, i) if turn else Link(relation, False, i, j)
+        if relation in _CONVERSES:
+            return Link(_CONVERSES[relation], False, j, i) if turn else Link(relation, False, i, j)
         if (relation, True) not in grammar.PREPOSITIONS or (
             relation == "holding" and not self.dice.chance(10)
         ):

@@ -1,6 +1,6 @@
 """Every kind of thing in the embedded world: where it belongs, which colours it has, how large it is.
 
-To add a kind: add its line here, a drawing of it in `drawing` and its words in `language`.
+To add a kind: add its line here, a drawing of it in `drawing`, and its words and verbs in `grammar`.
 """
 
 from vsecore.scenes.facts import PLACES, Kind

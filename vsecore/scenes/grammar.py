@@ -1,9 +1,9 @@
 """The words of the embedded world: what each noun, attribute, relation and place is called.
 
-`language` chooses among these words to speak and reads them back; `truth` says what they mean. Every word
+`speaking` chooses among these words and `parsing` reads them back; `truth` says what they mean. Every word
 here either makes a claim that can be checked in the facts or, as "stands" and "there is", makes none.
-To add a kind, give it words in `_OTHER_NOUNS` if its name is not enough; to add a phrase, give it to one
-table: it is then both said and read.
+To add a kind, give it verbs in `POSTURES`, and words in `_OTHER_NOUNS` if its name is not enough; to add a
+phrase, give it to one table: it is then both said and read.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ plainly false. All arithmetic is on whole numbers.
 from collections.abc import Iterator, Sequence
 
 from vsecore.scenes.catalogue import CATALOGUE
-from vsecore.scenes.facts import COLOURS, PLACES, RELATIONS, SIDE, Kind, Scene, Size, Thing
+from vsecore.scenes.facts import PLACES, RELATIONS, SIDE, Kind, Scene, Size, Thing
 
 Box = tuple[int, int, int, int]
 Relation = tuple[str, int, int]
@@ -120,9 +120,15 @@ def ties_of(relations: Sequence[Relation]) -> tuple[Relation, ...]:
     return tuple(relation for relation in relations if relation[0] in ("holding", "on"))
 
 
-def borne_by(ties: Sequence[Relation]) -> set[int]:
-    """The things that another thing holds or carries."""
-    return {j if relation == "holding" else i for relation, i, j in ties}
+def borne_and_bearer(tie: Relation) -> tuple[int, int]:
+    """The thing that is held or carried, and the one that holds or carries it."""
+    relation, i, j = tie
+    return (j, i) if relation == "holding" else (i, j)
+
+
+def borne_by(ties: Sequence[Relation]) -> dict[int, Relation]:
+    """The things that another thing holds or carries, each with the tie that says so."""
+    return {borne_and_bearer(tie)[0]: tie for tie in ties}
 
 
 def relate(things: Sequence[Thing], ties: Sequence[Relation] = ()) -> tuple[Relation, ...] | None:
@@ -232,7 +238,7 @@ def _laws(scene: Scene) -> Iterator[tuple[str, bool]]:
     yield "2 to 5 things", 2 <= len(things) <= 5
     known = all(name in RELATIONS and {i, j} <= {*rows} and i != j for name, i, j in scene.relations)
     yield "known relations of two things", known
-    tie_of = {(j if relation == "holding" else i): (relation, i, j) for relation, i, j in ties}
+    tie_of = borne_by(ties)
     yield "one thing at most that holds or carries another", len(tie_of) == len(ties)
     for row, thing in enumerate(things):
         yield from _laws_of(scene, thing, tie_of.get(row))
@@ -245,7 +251,7 @@ def _laws_of(scene: Scene, thing: Thing, tie: Relation | None) -> Iterator[tuple
     kind, box = CATALOGUE.get(thing.kind), thing.box
     yield "a kind of the catalogue", kind is not None
     assert kind is not None
-    yield "a colour of the kind", thing.colour in kind.colours and thing.colour in COLOURS
+    yield "a colour of the kind", thing.colour in kind.colours
     yield "a size if the kind has them", (thing.size in ("small", "large")) == kind.sized
     yield "a facing if the kind has them", (thing.facing in ("left", "right")) == kind.faces
     yield "inside the picture, with one pixel to spare", inside(box)

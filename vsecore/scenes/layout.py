@@ -67,7 +67,7 @@ def _boxes(
     """The thing at every spot where its carrier allows it, in an order drawn by chance."""
     kind = CATALOGUE[thing.kind]
     if tie is not None:
-        bearer = things[tie[1] if tie[0] == "holding" else tie[2]]
+        bearer = things[laws.borne_and_bearer(tie)[1]]
         if tie[0] == "holding":
             yield replace(thing, depth=bearer.depth, box=laws.held_box(bearer, kind, thing.size))
             return
@@ -111,7 +111,7 @@ def _add(
     borne = laws.borne_by(new_ties)
     row = len(things)
     stands = [not laws.flies(one) and other not in borne for other, one in enumerate([*things, thing])]
-    bearer = None if tie is None else tie[1] if tie[0] == "holding" else tie[2]
+    bearer = None if tie is None else laws.borne_and_bearer(tie)[1]
     for spot in _boxes(place, thing, things, tie, dice):
         if not laws.inside(spot.box) or laws.too_small(spot.box):
             continue
@@ -145,8 +145,6 @@ def _kinds(place: str, count: int, dice: Dice) -> list[Kind]:
     while len(kinds) < count:
         group = dice.choice(tuple(_WEIGHTS), tuple(_WEIGHTS.values()))
         options = [kind for kind in natives if kind.group == group]
-        if not options:
-            continue
         kind = dice.choice(options, [1 + (len(PLACES) - len(kind.places)) // 2 for kind in options])
         if kind.name in _ONE_OF_A_KIND:
             if kind not in kinds:
@@ -307,14 +305,14 @@ def _swapped(a: Thing, b: Thing) -> tuple[Thing, Thing]:
 
 def _rearranged(scene: Scene, ties: Sequence[Relation], dice: Dice) -> Scene | None:
     """The same things set anew, in the same rows; what was held or carried keeps its bearer if tied."""
-    bearer_of = {(j if relation == "holding" else i): (relation, i, j) for relation, i, j in ties}
-    rows = dice.shuffle([row for row in range(len(scene.things)) if row not in bearer_of])
-    rows += sorted(bearer_of)
+    tie_of = laws.borne_by(ties)
+    rows = dice.shuffle([row for row in range(len(scene.things)) if row not in tie_of])
+    rows += sorted(tie_of)
     seat = {row: new for new, row in enumerate(rows)}
     things: list[Thing] = []
     new_ties: list[Relation] = []
     for row in rows:
-        tie = bearer_of.get(row)
+        tie = tie_of.get(row)
         if tie is not None:
             tie = (tie[0], seat[tie[1]], seat[tie[2]])
         elif scene.place not in CATALOGUE[scene.things[row].kind].places:

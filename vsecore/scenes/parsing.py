@@ -182,9 +182,8 @@ class _Reader:
         holding = joined.verbs is not None and joined.verbs[0].relation == "holding"
         if holding and not self.entities[new].kinds() <= grammar.HELD:
             return False
-        if self.peek().finite:
-            return False
-        return self.peek().part in ("stop", "comma", "place", "mark", "ground", "wear", "facing")
+        after, ends = self.peek(), ("stop", "comma", "place", "mark", "ground", "wear", "facing")
+        return not after.finite and after.part in ends
 
     def _name(self, entity: int) -> str:
         return repr(self.entities[entity].noun)

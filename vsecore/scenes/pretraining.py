@@ -8,17 +8,14 @@ stream of their own ("pretrain"), so no picture of training, development or test
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field
 from safetensors.torch import save
 from sklearn.metrics import average_precision_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from vsecore.arguments import Count, checked
 from vsecore.data.files import progress, write_whole
 from vsecore.scenes import build
 from vsecore.scenes.catalogue import CATALOGUE
@@ -33,7 +30,9 @@ UNLABELLED = -100
 
 EPOCHS = {"scenes-cnn": 12, "scenes-vit": 24}
 """How often each network sees every picture: a transformer must find out for itself what is near what."""
+BATCH_SIZE = 64
 LEARNING_RATE = {"scenes-cnn": 3e-3, "scenes-vit": 2e-3}
+CELLS = 7  #: From left to right and from top to bottom, for both networks
 SMALLEST_SHARE = 0.15  #: A cell shows a thing when the thing's box covers at least this share of it
 
 
@@ -53,29 +52,29 @@ class Facts:
         return Facts(*(value[rows] for value in vars(self).values()))
 
 
-def cell_owners(scene: Scene, side: int) -> np.ndarray:
-    """Which thing each cell shows, (side, side): of those in it, the one with most of its box to be seen.
+def cell_owners(scene: Scene) -> np.ndarray:
+    """Which thing each cell shows, (7, 7): of those in it, the one with most of its box to be seen.
 
     The number of things itself stands where a cell shows none.
     """
-    none, cell = len(scene.things), SIDE // side
+    none, cell = len(scene.things), SIDE // CELLS
     canvas = np.full((SIDE, SIDE), none, np.uint8)
     for row in drawing_order(scene.things, ties_of(scene.relations)):  # far ones first, near ones over them
         left, top, right, bottom = scene.things[row].box
         canvas[top:bottom, left:right] = row
-    cells = canvas.reshape(side, cell, side, cell)  # (side, cell, side, cell)
-    share = np.stack([(cells == row).mean((1, 3)) for row in range(none)], -1)  # (side, side, things)
+    cells = canvas.reshape(CELLS, cell, CELLS, cell)  # (7, 16, 7, 16)
+    share = np.stack([(cells == row).mean((1, 3)) for row in range(none)], -1)  # (7, 7, things)
     return np.where(share.max(-1) >= SMALLEST_SHARE, share.argmax(-1), none)
 
 
-def facts_of(scenes: Sequence[Scene], side: int) -> Facts:
-    """The targets of n scenes on a grid of side × side cells."""
+def facts_of(scenes: Sequence[Scene]) -> Facts:
+    """The targets of n scenes."""
     kind_rows = {name: row for row, name in enumerate(KINDS)}
     colour_rows = {name: row for row, name in enumerate(COLOURS)}
     pair_rows = {pair: row for row, pair in enumerate(PAIRS)}
     two = {None: UNLABELLED, "small": 0, "large": 1, "left": 0, "right": 1}
     pairs = torch.zeros(len(scenes), len(PAIRS))
-    dense = np.empty((4, len(scenes), side * side), np.int64)
+    dense = np.empty((4, len(scenes), CELLS**2), np.int64)
     for row, scene in enumerate(scenes):
         for thing in scene.things:
             pairs[row, pair_rows[thing.kind, thing.colour]] = 1
@@ -84,7 +83,7 @@ def facts_of(scenes: Sequence[Scene], side: int) -> Facts:
             for thing in scene.things
         ]
         labels.append((len(KINDS), UNLABELLED, UNLABELLED, UNLABELLED))  # background
-        dense[:, row] = np.array(labels)[cell_owners(scene, side).ravel()].T  # (4, side * side)
+        dense[:, row] = np.array(labels)[cell_owners(scene).ravel()].T  # (4, 49)
     place = torch.tensor([PLACES.index(scene.place) for scene in scenes])
     return Facts(place, pairs, *torch.from_numpy(dense))
 
@@ -122,10 +121,10 @@ class Heads(nn.Module):
         return total + 0.1 * missed
 
 
-def mirrored(facts: Facts, side: int) -> Facts:
+def mirrored(facts: Facts) -> Facts:
     """The facts of the same pictures seen in a mirror: cells change places, things turn round."""
     kind, colour, size, facing = (
-        value.unflatten(1, (side, side)).flip(2).flatten(1)
+        value.unflatten(1, (CELLS, CELLS)).flip(2).flatten(1)
         for value in (facts.kind, facts.colour, facts.size, facts.facing)
     )
     turned = torch.where(facing == UNLABELLED, facing, 1 - facing)
@@ -146,7 +145,7 @@ def measure(
     network.eval()
     batches = [network(_read(pixels, slice(start, start + 100))) for start in range(0, len(pixels), 100)]
     cells = torch.cat(batches)  # (n, N, F)
-    facts = facts_of(scenes, round(cells.shape[1] ** 0.5))
+    facts = facts_of(scenes)
     place, pairs = heads.picture(cells)  # (n, 8), (n, P)
 
     of_kind = [[row for row, pair in enumerate(PAIRS) if pair[0] == kind] for kind in KINDS]
@@ -170,15 +169,8 @@ def measure(
     }
 
 
-@checked
 def pretrain(
-    name: str,
-    *,
-    pictures: Count = 6000,
-    epochs: Count | None = None,
-    seed: int = 0,
-    held_out: Count = 1000,
-    batch_size: Annotated[int, Field(ge=2)] = 64,
+    name: str, *, pictures: int = 6000, epochs: int | None = None, seed: int = 0, held_out: int = 1000
 ) -> dict[str, float]:
     """Train one network on the facts of pictures made for this alone, and write its weights into `assets/`.
 
@@ -188,13 +180,12 @@ def pretrain(
         epochs: how often each is seen; None: what the network needs, see `EPOCHS`.
         seed: decides the pictures, the first weights and the order.
         held_out: how many further pictures measure what was learned.
-        batch_size: pictures a step.
 
     Returns:
         What `measure` finds on the held-out pictures, and `seconds` of training.
 
     Raises:
-        ValueError: an unknown network, or a number below 1.
+        ValueError: an unknown network.
     """
     path = weights_file(name)
     epochs = EPOCHS[name] if epochs is None else epochs
@@ -206,7 +197,7 @@ def pretrain(
         network = NETWORKS[name]()
         heads = Heads(network.feature_dim)
     started = time.perf_counter()
-    _train(network, heads, pixels[:pictures], scenes[:pictures], epochs, batch_size, seed)
+    _train(network, heads, pixels[:pictures], scenes[:pictures], epochs, LEARNING_RATE[name], seed)
     seconds = time.perf_counter() - started
 
     metrics = measure(network, heads, pixels[pictures:], scenes[pictures:])
@@ -225,18 +216,15 @@ def _train(
     pixels: np.ndarray,
     scenes: Sequence[Scene],
     epochs: int,
-    batch_size: int,
+    rate: float,
     seed: int,
 ) -> None:
     """The loop of `pretrain`: AdamW, a warm-up and a straight way down."""
-    with torch.inference_mode():
-        cells = network.eval()(_read(pixels, slice(0, 1))).shape[1]
-    side = round(cells**0.5)
-    facts = facts_of(scenes, side)
+    facts = facts_of(scenes)
     network.train()
     parameters = [*network.parameters(), *heads.parameters()]
+    batch_size = min(BATCH_SIZE, len(pixels))
     batches = len(pixels) // batch_size
-    rate = next(LEARNING_RATE[name] for name, kind in NETWORKS.items() if isinstance(network, kind))
     optimiser = torch.optim.AdamW(parameters, weight_decay=0.05)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, epochs * batches, pct_start=0.1)
     chance = torch.Generator().manual_seed(seed)
@@ -247,7 +235,7 @@ def _train(
                 rows = rows.sort().values  # the disk is read forwards
                 batch, answers = _read(pixels, rows.numpy()), facts.rows(rows)  # (B, 3, 112, 112)
                 if torch.rand((), generator=chance) < 0.5:
-                    batch, answers = batch.flip(3), mirrored(answers, side)
+                    batch, answers = batch.flip(3), mirrored(answers)
                 loss = heads.loss(network(batch), answers)
                 optimiser.zero_grad()
                 loss.backward()

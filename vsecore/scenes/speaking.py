@@ -183,8 +183,7 @@ class Speaker:
         text = self._words(way, form) + " " + self._object(first, way)
         if way.keeps and not self._chain_of(first.object) and self.dice.chance(60):
             bare = self._way(second, bare=True)
-            if not bare.forms[2]:
-                return f"{text} {self._words(bare, 2)} {self._object(second, bare)}"
+            return f"{text} {bare.preposition} {self._object(second, bare)}"
         other = self._way(second)
         if other.forms == way.forms and other.preposition:
             return f"{text} and {other.preposition} {self._object(second, other)}"

@@ -72,8 +72,8 @@ class Entity:
     def __post_init__(self) -> None:
         """Refuse an entity that could never be judged."""
         _one_of("noun", self.noun, NOUNS)
-        if not _whole(self.count) or self.count < 1:
-            raise ValueError(f"count is {self.count!r}; an entity needs a whole number of at least 1.")
+        if self.count < 1:
+            raise ValueError(f"count is {self.count}; an entity needs at least 1.")
         for field, known in {"colour": COLOURS, "size": SIZES, "facing": FACINGS, "state": STATES}.items():
             if (value := getattr(self, field)) is not None:
                 _one_of(field, value, known)
@@ -119,8 +119,6 @@ class Form:
         """Refuse a form that could never be judged; put the relations in order."""
         if self.place is not None:
             _one_of("place", self.place, PLACES)
-        if self.mark is not None and not _whole(self.mark):
-            raise ValueError(f"mark is {self.mark!r}; a whole number or None is wanted.")
         for name, i, j in self.relations:
             _one_of("relation", name, RELATIONS)
             if not (0 <= i < len(self.entities) and 0 <= j < len(self.entities) and i != j):
@@ -279,10 +277,6 @@ class _SceneTable:
         for name, i, j in form.relations:
             possible &= self.related(name, form.entities[i], form.entities[j])
         return possible
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _one_of(field: str, value: object, known: Collection[str]) -> None:

@@ -117,8 +117,6 @@ class Brush:
     ) -> None:
         """A filled rectangle with round corners."""
         (a, b), (c, d) = self._at([(left, top), (right, bottom)])
-        if c <= a or d <= b:
-            return
         self._pen.rounded_rectangle((a, b, c, d), radius * min(self._x, self._y), fill=colour)
 
     def line(self, outline: Outline, width: float, colour: Colour) -> None:
