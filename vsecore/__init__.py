@@ -41,11 +41,12 @@ def load(
         ValueError: a file is damaged; the features or the weights are others than those of the training; or
             the recipe must be trained first.
     """
+    from vsecore.data.files import expanded
     from vsecore.recipes.own_parts import load_parts  # brings PyTorch
     from vsecore.retriever import Retriever
 
     if parts is not None:
         load_parts(parts)
-    if (Path(run_or_recipe).expanduser() / "run.json").is_file():
+    if (expanded(run_or_recipe) / "run.json").is_file():
         return Retriever.of_run(run_or_recipe, features=features, backbone=backbone, weights=weights)
     return Retriever.of_recipe(str(run_or_recipe))

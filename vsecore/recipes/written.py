@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from vsecore.data.files import read_text
+from vsecore.data.files import expanded, read_text
 from vsecore.recipes.plain import with_short_parts
 from vsecore.recipes.recipe import Recipe, parts_of
 
@@ -47,7 +47,7 @@ def read_recipe_file(path: str | Path, get: Get) -> Recipe:
 
     Without a `name` it is called as its file.
     """
-    path = Path(path).expanduser()
+    path = expanded(path)
     try:
         content = yaml.load(read_text(path), _Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
