@@ -59,6 +59,7 @@ def test_a_run_begins_where_another_ended_with_its_words(features, tmp_path, com
     wrong = ["--init", tmp_path / "first", "--data", features, "--out", tmp_path / "third"]
     assert "another model" in complaint("train", "vsepp_grid_gru", *wrong, *SMALL, "--set", "dim=8")
     assert "no recipe" in complaint("train")
+    assert "leave it out" in complaint("train", *wrong, "--vectors", tmp_path / "vectors.txt")
 
 
 def test_patience_ends_a_training_that_no_longer_gets_better(tmp_path):
