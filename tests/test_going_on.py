@@ -30,6 +30,7 @@ def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, com
     assert "another run" in complaint("train", "--resume", "stopped", "--seed", "6")
     longer = complaint("train", "--resume", "stopped", "--set", "training.epochs=4")
     assert "(training.epochs: 3 in the run, 4 now)" in longer  # what else it was set to stays
+    assert "no folder runs/stoped" in complaint("train", "--resume", "runs/stoped")
     (tmp_path / "stopped" / "command.json").unlink()
     assert "its own command" in complaint("train", "--resume", "stopped")
     for name, history in (("stopped", load_run("stopped").history), ("whole", load_run("whole").history)):
@@ -59,6 +60,7 @@ def test_a_run_begins_where_another_ended_with_its_words(features, tmp_path, com
     wrong = ["--init", tmp_path / "first", "--data", features, "--out", tmp_path / "third"]
     assert "another model" in complaint("train", "vsepp_grid_gru", *wrong, *SMALL, "--set", "dim=8")
     assert "no recipe" in complaint("train")
+    assert "leave it out" in complaint("train", *wrong, "--vectors", tmp_path / "vectors.txt")
 
 
 def test_patience_ends_a_training_that_no_longer_gets_better(tmp_path):

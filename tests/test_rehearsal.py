@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from vsecore.cli import app
+from vsecore.data.features import check_precomp
 from vsecore.data.rehearsal import COMMON, WORDS, Shape, rehearsal, write_rehearsal
 
 SMALL = Shape({"train": 300, "dev": 20, "test": 20}, "region", 6, 16)
@@ -41,6 +42,7 @@ def test_what_is_written_is_what_is_drawn(tmp_path):
     written = write_rehearsal(tmp_path / "folder", SMALL, seed=3)
     drawn = rehearsal(SMALL, seed=3)
     assert written.feature_kind == "region"
+    assert check_precomp(tmp_path / "folder").facts[0] == "folder: region features of drawn numbers seed 3"
     for name in ("train", "dev", "test"):
         ours, theirs = getattr(written, name), getattr(drawn, name)
         assert (ours.pictures[np.arange(len(ours))] == theirs.pictures[np.arange(len(ours))]).all()

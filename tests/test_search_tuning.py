@@ -63,6 +63,11 @@ def test_every_picture_is_in_one_split_and_keeps_its_captions(album, written):
     assert read_captions(written(*captions_of()), album)["test"].files == splits["test"].files
 
 
+def test_captions_that_are_not_there_are_no_empty_ones(album):
+    with pytest.raises(FileNotFoundError, match=r"captoins\.csv"):
+        read_captions(album.parent / "captoins.csv", album)
+
+
 def test_copies_of_a_picture_stay_in_one_split(album, written):
     for row in range(24):
         Image.open(album / f"{row}.png").resize((50, 50)).save(album / f"copy{row}.jpg", quality=90)

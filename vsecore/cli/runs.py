@@ -67,6 +67,8 @@ def train(
     from vsecore.training.command import Command
     from vsecore.training.distributed import is_main_process
 
+    if init and vectors:
+        raise ValueError("--vectors is given with --init, whose run has its words' vectors; leave it out")
     command = Command(
         recipe=recipe,
         settings=tuple(set_ or ()),

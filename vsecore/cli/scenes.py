@@ -53,11 +53,12 @@ def export(run: Path, *, to: Folder = Path("explainer"), name: str = "") -> None
     """
     from vsecore.experiments import WORLDS
     from vsecore.export import exported, script_name, write_script
+    from vsecore.training.identity import read_identity
 
-    opened, dataset = open_run(run, "scenes")
-    trained_on = opened.data["name"]
-    if trained_on not in WORLDS:
+    trained_on = read_identity(run)["data"]["name"]
+    if trained_on not in WORLDS:  # before scenes are drawn, whose features it may not even read
         raise ValueError(f"{run} was trained on {trained_on}: the explainer shows pictures of scenes")
+    opened, dataset = open_run(run, "scenes")
     told = name or run.resolve().name
     content = exported(opened.model, opened.recipe, opened.tokenizer, dataset.test, told)
     to.mkdir(parents=True, exist_ok=True)

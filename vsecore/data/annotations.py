@@ -114,9 +114,9 @@ def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[En
         ValueError: a file is damaged, a name leads out of the root, or a picture is listed twice.
     """
     if path.is_dir() or is_table(path):
-        folder = (root or path.parent) if path.is_file() else path
+        folder = path if path.is_dir() else root or path.parent
         name = as_dataset_name(folder.resolve().name)
-        entries = _read_table(path, root) if path.is_file() else read_beside(path)[0]
+        entries = read_beside(path)[0] if path.is_dir() else _read_table(path, root)
         # Published collections have five captions a picture, and are refused with fewer.
         few = any(len(entry.captions) < CAPTIONS_A_PICTURE for entry in entries)
         return f"own-{name}" if few and name in COLLECTIONS else name, entries

@@ -62,7 +62,8 @@ def check_precomp(folder: str | Path) -> DataReport:
         if (folder / "testall_ims.npy").exists():
             names["testall"] = "testall"
         if (folder / META).exists():
-            report.facts.append(f"{meta.dataset}: {meta.kind} features of {meta.network or 'others'}")
+            name = meta.dataset or folder.resolve().name
+            report.facts.append(f"{name}: {meta.kind} features of {meta.network or 'others'}")
             report.facts += (
                 f"left out of {name}, because they cannot be read: {counted(ids, 'picture')}"
                 for name, ids in meta.unreadable.items()

@@ -50,6 +50,8 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         name = "+".join([recipe.name, *variants])
     elif base in RECIPES:
         recipe = RECIPES[base]
+    elif len(Path(base).parts) > 1 and not Path(base).expanduser().exists():
+        raise FileNotFoundError(f"no folder {base}: name the one of a run or of a model, or a recipe")
     else:
         raise unknown("recipe", base, RECIPES, "vse recipes")
     recipe = recipe.override(scale or {})
