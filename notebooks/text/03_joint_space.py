@@ -327,8 +327,9 @@ plots.curves(axes, lines, x="decimals that are kept", y="R@1, text to picture (%
 axes.invert_xaxis()
 plots.show(
     figure,
-    alt="R@1 against the number of decimals kept. With many decimals the four evaluations agree. With fewer, counting and sorting fall, while "
-    "counting strictly and putting the own score first climb towards a hundred percent.",
+    alt="R@1 against the number of decimals kept. With many decimals the four evaluations "
+    "agree. With fewer, counting and sorting fall, while counting strictly and putting the "
+    "own score first climb towards a hundred percent.",
 )
 
 # %% tags=["hide-input"]

@@ -649,8 +649,8 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # | OnlyOffline | 1.1 | 0.7 |
 # | Fine-tune | 74.3 | 74.5 |
 #
-# *Fine-tune* ends below online negatives alone. The paper blames a local optimum in which the first round ends, so AOQ begins the
-# second with new weights.
+# *Fine-tune* ends below online negatives alone. The paper blames the first round's local optimum, so AOQ
+# begins the second with new weights.
 
 # %% [markdown]
 # ## Is it worth it?
@@ -718,13 +718,14 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # or from adapting. The paper improves SCAN, BFAN and VSRN on photographs, where the lists may hold fewer right answers. See [the evidence
 # page](../evidence/aoq.md).
 #
-# On the scoreboard, of a world without near duplicates, AdapOffQuin brings VSRN 3.1 rsum and 3.8 and 2.7 points of mAP@R (seed 0 of both):
+# On the scoreboard, of a world without near duplicates, AdapOffQuin brings VSRN 3.0 rsum (less than our
+# margin) and 2.8 and 2.9 points of mAP@R, in every seed:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 both = [experiments.studied("one_protocol", "scenes")[arm] for arm in ("AOQ", "VSRN")]
 gains = [dots.gaps(*both, way) for way in ("rsum", "i2t_map_at_r", "t2i_map_at_r")]
-gains = [[round(one, 1) for one in each] for each in gains]
-lesson.outcome("one seed: 3.1, 3.8, 2.7", gains == [[3.1], [3.8], [2.7]])
+lesson.outcome("gains of 3.0, 2.8, 2.9", np.mean(gains, 1).round(1).tolist() == [3.0, 2.8, 2.9])
+lesson.outcome("with each of five seeds", len(gains[0]) == 5 and np.min(gains) > 0)
 course.scoreboard("09")
 
 # %% [markdown]

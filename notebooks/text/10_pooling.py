@@ -674,7 +674,8 @@ plots.curves(axes, lines, x="step", y="token level's part, pictures (%)")
 axes.legend(title="weights of the balance")
 plots.show(
     figure,
-    alt="The token level's part in pictures against the step, with the balance learned and frozen: both rise steeply and later fall nearly together.",
+    alt="The token level's part in pictures against the step, with the balance learned and "
+    "frozen: both rise steeply and later fall nearly together.",
 )
 lesson.finding("both swing far", min(swing.values()) > 35)
 lesson.finding("both end low", max(path[-1] for path in paths.values()) < 35)

@@ -97,7 +97,8 @@ lines = {name: (log["step"], log["rsum"]) for name, log in seen.items()}
 plots.curves(axes, lines, x="step", y="rsum of 200 development pictures")
 plots.show(
     figure,
-    alt="Rsum on a part of the development split against the step of the first epoch: AdOpt climbs steeply, the hardest triplet stays far below it.",
+    alt="Rsum on a part of the development split against the step of the first epoch: "
+    "AdOpt climbs steeply, the hardest triplet stays far below it.",
 )
 end = {name: log["rsum"][-1] for name, log in seen.items()}
 lesson.finding("AdOpt learns much faster", end["AdOpt"] > 2.5 * end["hardest triplet"])
@@ -364,8 +365,9 @@ lines = {"K by the rule": (across, kept), "effective number of all": (across, ef
 draw.count(axes, lines, "step of the first epoch", most)
 plots.show(
     figure,
-    alt="Negatives that count against the step, on a logarithmic axis: K by the rule begins at about half of the batch and falls to a few; "
-    "the effective number of all negatives begins at nearly all and falls too.",
+    alt="Negatives that count against the step, on a logarithmic axis: K by the rule "
+    "begins at about half of the batch and falls to a few; the effective number of all "
+    "negatives begins at nearly all and falls too.",
 )
 
 # %% tags=["nbval-ignore-output"]
@@ -424,8 +426,9 @@ for axes, end in zip(panels, ("", ", 0.5"), strict=True):
 panels[0].set_ylabel("rsum of 200 development pictures")
 plots.show(
     figure,
-    alt="Two panels with rsum against the step, for AdOpt and for the same loss with all negatives: at temperature 0.05 both end together, "
-    "at 0.5 AdOpt ends far above. In both, all negatives are ahead at first.",
+    alt="Two panels with rsum against the step, for AdOpt and for the same loss with all "
+    "negatives: at temperature 0.05 both end together, at 0.5 AdOpt ends far above. In "
+    "both, all negatives are ahead at first.",
 )
 
 # %% tags=["nbval-ignore-output"]
@@ -548,7 +551,8 @@ lines = {name: (seen[name]["step"], seen[name]["rsum"]) for name in names}
 plots.curves(axes, lines, x="step", y="rsum of 200 development pictures")
 plots.show(
     figure,
-    alt="Rsum against the step: a fixed number of negatives beside AdOpt, all negatives and the hardest triplet.",
+    alt="Rsum against the step: a fixed number of negatives beside AdOpt, all negatives "
+    "and the hardest triplet.",
 )
 
 # %%

@@ -378,8 +378,9 @@ axes.set_xscale("log", base=2)
 axes.xaxis.set_major_formatter("{x:.0f}")
 plots.show(
     figure,
-    alt="Rsum of the ensemble against how many directions of its vectors are kept: it rises steeply and then lies flat; at the width of one "
-    "system it is far above the best single system, a point.",
+    alt="Rsum of the ensemble against how many directions of its vectors are kept: it "
+    "rises steeply and then lies flat; at the width of one system it is far above the best "
+    "single system, a point.",
 )
 
 # %% [markdown]

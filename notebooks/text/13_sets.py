@@ -98,8 +98,9 @@ plots.show(
 # %%
 plots.show(
     drawings.compromise(degrees=120),
-    alt="Two circles with the pictures A and B, 120 degrees apart. On the left the caption's only vector lies in the middle, far from both. On "
-    "the right a set of two vectors has one beside each picture.",
+    alt="Two circles with the pictures A and B, 120 degrees apart. On the left the "
+    "caption's only vector lies in the middle, far from both. On the right a set of two "
+    "vectors has one beside each picture.",
 )
 
 # %% [markdown]
@@ -221,8 +222,9 @@ lesson.finding("the search finds the closed form", abs(found - best) < 0.01)
 # %%
 plots.show(
     drawings.pie_net(),
-    alt="PIE-Net with two heads. Lines of different width lead from four elements to what each head found, z1 and z2. Each goes through a linear "
-    "layer with a sigmoid, meets the global feature in a sum, and becomes a vector of the set after a layer norm.",
+    alt="PIE-Net with two heads. Lines of different width lead from four elements to what "
+    "each head found, z1 and z2. Each goes through a linear layer with a sigmoid, meets "
+    "the global feature in a sum, and becomes a vector of the set after a layer norm.",
 )
 
 # %% [markdown]
@@ -400,8 +402,10 @@ def film(score, steps=400):  # -> angles (S, 2, K) and shares of the gradient (S
 films = {name: film(score) for name, score in scores.items()}
 plots.show(
     drawings.strip(films, steps=(0, 10, 40, 400)),
-    alt="Four rows of circles, one row for each similarity, with the two sets before, during and after the movement. Under MIL two vectors meet and "
-    "six stay. Under match probability all eight run into one point. Under Chamfer and smooth-Chamfer three separate groups form.",
+    alt="Four rows of circles, one row for each similarity, with the two sets before, "
+    "during and after the movement. Under MIL two vectors meet and six stay. Under match "
+    "probability all eight run into one point. Under Chamfer and smooth-Chamfer three "
+    "separate groups form.",
 )
 
 # %% [markdown]
@@ -671,8 +675,9 @@ deviation = (log_variance / 2).exp().detach()  # (2, 2)
 names = ("caption that fits picture 1", "caption that fits pictures 3 and 4")
 plots.show(
     drawings.gaussians(points[:, 0].numpy(), mean.detach().numpy(), deviation.numpy(), names),
-    alt="Four pictures at the corners of a square. The Gaussian of the caption that fits picture 1 is a small disc on it. That of the caption that "
-    "fits pictures 3 and 4 is a long flat ellipse which covers both.",
+    alt="Four pictures at the corners of a square. The Gaussian of the caption that fits "
+    "picture 1 is a small disc on it. That of the caption that fits pictures 3 and 4 is a "
+    "long flat ellipse which covers both.",
 )
 one, two = deviation.amax(1).tolist()
 print(f"largest standard deviation: {one:.2f} and {two:.2f}")

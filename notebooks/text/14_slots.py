@@ -133,8 +133,9 @@ plots.show(
     slot_maps.slot_rounds(
         lesson.pictures("dev", [first])[0], shares[first], said, right[first]
     ),
-    alt="A picture and, for each of four slots in four rounds, the picture with the slot's colour on the cells that it takes. Below the picture, "
-    "all slots of the last round together. Beside each slot, the caption that lies nearest to its vector.",
+    alt="A picture and, for each of four slots in four rounds, the picture with the slot's "
+    "colour on the cells that it takes. Below the picture, all slots of the last round "
+    "together. Beside each slot, the caption that lies nearest to its vector.",
 )
 
 # %% tags=["nbval-ignore-output"]
@@ -447,8 +448,9 @@ alphas = torch.logspace(0, 7, 60, base=2).tolist()
 values = [smooth(*pair, alpha).item() for alpha in alphas]
 plots.show(
     slot_maps.band(alphas, values, chamfer(*pair).item(), slots=4),
-    alt="The smooth-Chamfer similarity of a picture and its caption against alpha, on a logarithmic axis. It falls from above towards the "
-    "dashed line of the Chamfer similarity, inside a grey band whose height shrinks as alpha grows.",
+    alt="The smooth-Chamfer similarity of a picture and its caption against alpha, on a "
+    "logarithmic axis. It falls from above towards the dashed line of the Chamfer "
+    "similarity, inside a grey band whose height shrinks as alpha grows.",
 )
 
 # %% [markdown]
@@ -508,9 +510,10 @@ print("eq. 8 by hand and by autograd agree")
 # %%
 plots.show(
     slot_maps.pair_tables(c, {name: table / table.sum() for name, table in tables.items()}),
-    alt="Five tables of four rows and four columns: the cosines of a picture's and a caption's vectors, and the share of the gradient that "
-    "each pair gets. MIL gives all to one pair; Chamfer to each vector's nearest; smooth-Chamfer to all, more to near pairs; match "
-    "probability nearly the same to all.",
+    alt="Five tables of four rows and four columns: the cosines of a picture's and a "
+    "caption's vectors, and the share of the gradient that each pair gets. MIL gives all "
+    "to one pair; Chamfer to each vector's nearest; smooth-Chamfer to all, more to near "
+    "pairs; match probability nearly the same to all.",
 )
 
 # %% [markdown]
@@ -544,8 +547,9 @@ points = flat_map.fit_transform(flat)  # (2 n K, 2)
 # %%
 plots.show(
     slot_maps.map_of_sets(points, slots=4),
-    alt="The vectors of fifty pictures (circles) and of a caption of each (triangles), placed by t-SNE; lines join the four vectors of a set. Two colours of "
-    "the captions keep to themselves: these slots give nearly the same vector for every caption.",
+    alt="The vectors of fifty pictures (circles) and of a caption of each (triangles), "
+    "placed by t-SNE; lines join the four vectors of a set. Two colours of the captions "
+    "keep to themselves: these slots give nearly the same vector for every caption.",
 )
 
 # %% [markdown]

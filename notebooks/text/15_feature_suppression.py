@@ -85,8 +85,8 @@ texts = marks.captions(dataset.train, np.arange(len(dataset.train)))
 shown = [texts[list(dataset.train.owner).index(i)] for i in range(3, 7)]
 plots.show(
     plots.picture_row(drawn, shown),
-    alt="Four drawn pictures, each with a number on a white tag in a corner, and a caption that names the number: "
-    + " ".join(shown),
+    alt="Four drawn pictures, each with a number on a white tag in a corner, and a caption "
+    "that names the number: " + " ".join(shown),
 )
 
 # %% [markdown]

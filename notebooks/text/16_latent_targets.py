@@ -97,8 +97,10 @@ lesson.finding(
 # %%
 plots.show(
     drawings.overview(),
-    alt="A picture and a caption go through their encoders to the vectors v and z, which meet in the contrastive loss. From z a decoder predicts the "
-    "target y, which MiniLM gives for the same caption; the reconstruction loss compares the two. Decoder, MiniLM and targets are used in training only.",
+    alt="A picture and a caption go through their encoders to the vectors v and z, which "
+    "meet in the contrastive loss. From z a decoder predicts the target y, which MiniLM "
+    "gives for the same caption; the reconstruction loss compares the two. Decoder, MiniLM "
+    "and targets are used in training only.",
 )
 
 # %% [markdown]
@@ -275,9 +277,10 @@ late = {name: int((seen[len(seen) // 2 :, 2] > 0.2525).sum()) for name, seen in 
 lesson.finding("the free one violates the bound longer", late["free"] > 1.5 * late["projected"])
 plots.show(
     drawings.controller(toys, 0.25, (9, 3)),
-    alt="Left the multiplier against the step, right the loss with its bound. The projected multiplier falls to zero and stays there; the free one goes "
-    "on falling. After the change half-way, the projected one answers at once, and the free one only after many steps, in which the loss "
-    "stands far above its bound.",
+    alt="Left the multiplier against the step, right the loss with its bound. The "
+    "projected multiplier falls to zero and stays there; the free one goes on falling. "
+    "After the change half-way, the projected one answers at once, and the free one only "
+    "after many steps, in which the loss stands far above its bound.",
 )
 
 # %% [markdown]
@@ -686,7 +689,8 @@ for row, pixels in zip(shown, lesson.pictures("dev", shown), strict=True):
 # %%
 plots.show(
     drawings.top_captions(rows),
-    alt="Two pictures, each with the five captions that the baseline ranks first and the five of LTD, ticked if true.",
+    alt="Two pictures, each with the five captions that the baseline ranks first and the "
+    "five of LTD, ticked if true.",
 )
 
 # %% tags=["nbval-ignore-output"]

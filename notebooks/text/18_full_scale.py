@@ -256,7 +256,8 @@ plots.curve(
     {"loss": (steps, losses), "chance, ln 64": (steps, [chance] * len(losses))},
     x="step",
     y="loss of the batch",
-    alt="The loss against the step in the rehearsal. It stays for a while at a level line, the loss of chance, and then falls well below it.",
+    alt="The loss against the step in the rehearsal. It stays for a while at a level line, "
+    "the loss of chance, and then falls well below it.",
 )
 
 # %% tags=["hide-input"]
@@ -519,7 +520,9 @@ plots.curve(
     {name: (parts, cosines) for name, cosines in near.items()},
     x="rows in a part",
     y="cosine with the batch's gradient",
-    alt="The cosine of two gradients with that of the whole batch, against the rows in a part. The cached one is at one everywhere. That of small batches added up lies below, and comes nearer as the parts grow.",
+    alt="The cosine of two gradients with that of the whole batch, against the rows in a "
+    "part. The cached one is at one everywhere. That of small batches added up lies below, "
+    "and comes nearer as the parts grow.",
 )
 small = near["small batches, added up"]
 course.numbers({f"parts of {n} (%)": 100 * c for n, c in zip(parts, small, strict=True)})
@@ -569,7 +572,8 @@ plots.curve(
     },
     x="pairs in the batch",
     y="MB kept for backward",
-    alt="Megabytes kept for the backward pass against the pairs in a batch. The whole batch's line rises steeply, in proportion. The cached one is nearly flat.",
+    alt="Megabytes kept for the backward pass against the pairs in a batch. The whole "
+    "batch's line rises steeply, in proportion. The cached one is nearly flat.",
 )
 
 # %% tags=["hide-input"]
@@ -797,7 +801,7 @@ def nearness(temperature):  # the cosine of small batches' gradient with the who
 
 cosines = [nearness(temperature) for temperature in temperatures]
 line, words = {"": (temperatures, cosines)}, "cosine with the batch's gradient"
-alt = "The cosine of the gradient of small batches with that of the whole batch against the temperature: it rises towards one."
+alt = "The cosine with the whole batch's gradient against the temperature: it rises to one."
 plots.curve(line, x="temperature", y=words, alt=alt)
 
 # %% tags=["hide-input"]

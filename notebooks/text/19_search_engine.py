@@ -326,7 +326,9 @@ plots.curve(
     curves | {"at random": ([0, 0.5], [0, 0.5])},
     x="share of the vectors compared with the query",
     y="share of the exact ten",
-    alt="The share of the exact ten that is found against the share of vectors compared, for cells with captions and with pictures as queries, and for a graph. All curves rise steeply and stand far above the line of chance; the graph's is the highest.",
+    alt="The share of the exact ten that is found against the share of vectors compared, "
+    "for cells with captions and with pictures as queries, and for a graph. All curves "
+    "rise steeply and stand far above the line of chance; the graph's is the highest.",
 )
 course.numbers({f"{name} (%)": 100 * curves[name][1][2] for name in curves})
 
@@ -764,7 +766,7 @@ for who, asked in queries.items():
     for count in proposals:
         yours[who].append(recall(look_again(mine, asked, count), exact[who]))
 lines = {f"{who} ask": (proposals, shares) for who, shares in yours.items()}
-alt = "The share of the exact ten against the pictures proposed: both curves rise and level off below one, that of captions lower."
+alt = "The share of the exact ten against the proposals: both curves level off, one lower."
 plots.curve(lines, x="proposed, then ranked exactly", y="share of the exact ten", alt=alt)
 
 # %% tags=["hide-input"]
