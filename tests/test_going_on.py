@@ -40,12 +40,16 @@ def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, com
     assert found["dev"] == load_run("whole").best and found["test"]["rsum"] > 0
 
 
-def test_a_worlds_name_is_kept_though_a_folder_is_called_so(tmp_path, monkeypatch):
+def test_names_are_kept_as_they_are_and_paths_are_made_whole(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scenes").mkdir()
     for worlds, data in ((["scenes"], "scenes"), ([], str(tmp_path / "scenes"))):
         Command("vsepp_grid_gru").keep(tmp_path, worlds)
         assert remembered(tmp_path) == Command("vsepp_grid_gru", data=data)
+    (tmp_path / "mine.yaml").touch()
+    for name in ("mine.yaml", "mine.yaml+gpo"):
+        Command(name).keep(tmp_path, ["scenes"])
+        assert remembered(tmp_path) == Command(f"{tmp_path}/{name}")
 
 
 def test_a_run_begins_where_another_ended_with_its_words(features, tmp_path, complaint):  # noqa: F811

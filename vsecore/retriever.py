@@ -22,8 +22,7 @@ from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
-from vsecore.recipes import get, is_towers
-from vsecore.recipes.written import ENDINGS
+from vsecore.recipes import get, is_towers, placed
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scoring import read_by_similarity, score_embedded
@@ -113,12 +112,9 @@ class Retriever:
         recipe = get(name)
         if not recipe.is_trained:
             raise ValueError(f"recipe {name} must be trained first (vse train {name}): then name its run")
-        base, *variants = [name] if is_towers(name) else name.split("+")
-        if is_towers(name) or base.endswith(ENDINGS):
-            base = str(expanded(base).resolve())  # so that it is found from any folder
         tokenizer = recipe.tokenizer(["-"])
         model = recipe.build(3, tokenizer).to(best_device())
-        return cls(model, tokenizer, recipe.name, source=Source(recipe="+".join([base, *variants])))
+        return cls(model, tokenizer, recipe.name, source=Source(recipe=placed(name)))
 
     @classmethod
     def of(cls, source: Source, run: Run | None = None) -> Self:

@@ -50,7 +50,7 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         name = "+".join([recipe.name, *variants])
     elif base in RECIPES:
         recipe = RECIPES[base]
-    elif len(Path(base).parts) > 1 and not Path(base).expanduser().exists():
+    elif len(Path(base).parts) > 1 and not expanded(base).exists():
         raise FileNotFoundError(f"no folder {base}: name the one of a run or of a model, or a recipe")
     else:
         raise unknown("recipe", base, RECIPES, "vse recipes")
@@ -60,6 +60,13 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
             raise unknown("variant", variant, VARIANTS, f"vse recipes {base}")
         recipe = recipe.override(VARIANTS[variant])
     return recipe.override({"name": name})
+
+
+def placed(name: str) -> str:
+    """Return a recipe's name with the whole path of the file or folder in it, to be found from anywhere."""
+    base, plus, variants = (name, "", "") if is_towers(name) else name.partition("+")
+    in_place = is_towers(name) or base.endswith(ENDINGS)
+    return f"{expanded(base).resolve() if in_place else base}{plus}{variants}"
 
 
 def is_towers(name: str) -> bool:

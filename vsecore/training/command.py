@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from vsecore.data.files import expanded, read_json, write_json
-from vsecore.recipes import RECIPES, is_towers
+from vsecore.recipes import placed
 
 FILE = "command.json"
 
@@ -28,11 +28,9 @@ class Command:
 
     def keep(self, folder: Path, worlds: Collection[str] = ()) -> None:
         """Write the command into a run's folder. The `worlds` are data, whatever folder is called so."""
-        named = {*worlds, self.precision}
-        if self.recipe.partition("+")[0] in RECIPES and not is_towers(self.recipe):
-            named.add(self.recipe)
-        content = asdict(self)
+        named, content = {*worlds, self.precision, self.recipe}, asdict(self)
         content |= {name: _absolute(value) for name, value in content.items() if value not in named}
+        content["recipe"] = placed(self.recipe)
         write_json(folder / FILE, content, indent=1)
 
     def over(self, noted: Command) -> Command:
