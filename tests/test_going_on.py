@@ -30,7 +30,7 @@ def test_a_folder_knows_how_its_run_goes_on(features, tmp_path, monkeypatch, com
     assert "another run" in complaint("train", "--resume", "stopped", "--seed", "6")
     longer = complaint("train", "--resume", "stopped", "--set", "training.epochs=4")
     assert "(training.epochs: 3 in the run, 4 now)" in longer  # what else it was set to stays
-    assert "no folder runs/stoped" in complaint("train", "--resume", "runs/stoped")
+    assert "no folder runs/none" in complaint("train", "--resume", "runs/none")
     (tmp_path / "stopped" / "command.json").unlink()
     assert "its own command" in complaint("train", "--resume", "stopped")
     for name, history in (("stopped", load_run("stopped").history), ("whole", load_run("whole").history)):
