@@ -155,8 +155,9 @@ by_hand
 # ````{exercise} Write the search
 # :label: ex-00-search
 #
-# The last line of `search` above is the whole search. Write it with torch alone: `v` holds the vectors of the pictures, one row each, and
-# `query` is one vector. Return the row numbers of the `k` largest cosines, the best first. Neither the rows of `v` nor `query` have length one.
+# The last line of `search` above is the whole search. Write it with torch alone: `v` holds the vectors of the
+# pictures, one row each, and `query` is one vector. Return the row numbers of the `k` largest cosines, the
+# best first. Neither `query` nor the rows of `v` have length one.
 # ````
 #
 # ```{hint}
@@ -185,8 +186,9 @@ def your_search(v, query, k):  # (Ni, D), (D,) -> a list of k row numbers
 #
 # ## A world that knows what is true
 #
-# The embedded world draws the scenes, and five *annotators*, parts of the same program, describe each scene in one *caption* each.
-# Some say little, some love detail. Here are four pictures, each with one of its five captions.
+# The embedded world draws the scenes, and five *annotators*, parts of the same program, describe every scene,
+# each of them in one *caption*. Some say little, some love detail. Here are four pictures, each with one of
+# its five captions.
 
 # %%
 rows = [0, 1, 2, 5]

@@ -647,8 +647,9 @@ check("03.explore", (expected, found))
 # ````{solution} ex-03-explore
 # :class: dropdown
 #
-# R@10 also counts only *own* captions among the first ten, and all of them may be pushed out by captions that are just as true. So it helps
-# little. The mean rank agrees a little better, and so does rsum, because it contains the other direction.
+# R@10 also counts only *own* captions among the first ten, and all of them may be pushed out by captions that
+# are just as true. So it helps little. The mean rank agrees a little better, and so does rsum, which also
+# contains the other direction.
 # ````
 #
 # ## What people say about photographs

@@ -108,8 +108,9 @@ torch.testing.assert_close(together, ensemble(*(S[kind] for kind in kinds)))
 print("vsecore.evaluation.ensemble agrees")
 
 # %% [markdown]
-# Let us look for a caption that each system alone gets wrong and that the three get right together: each puts a different picture first, of
-# which the caption is not true, and the mean puts the caption's own picture first.
+# Let us look for a caption that each system alone gets wrong and that the three get right together: each of
+# them puts a different picture first, and the caption is true of none of the three; but the mean puts the
+# caption's own picture first.
 
 # %%
 owner = torch.as_tensor(np.array(datasets["G"].test.owner))  # (Nc,)

@@ -559,11 +559,12 @@ plots.show(
 #
 # ## Do sets find more than one vector?
 #
-# **What we did.** The recorded trainings answer the second question, and touch on the first. The systems were trained on regions for twenty epochs,
-# in the world where captions
-# are ambiguous (the `ambiguity` of [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so we add two
-# systems with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see [Pooling](10_pooling.ipynb)). Two others are DivE with two slots, and with a fifth of
-# the words and regions left out in training, as in the paper. Learning rates were chosen on the development split.
+# **What we did.** The recorded trainings answer this question, and touch on the one before. The systems were
+# trained on regions for twenty epochs, in the world where captions are ambiguous (the `ambiguity` of
+# [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so we add two systems
+# with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see
+# [Pooling](10_pooling.ipynb)). Two others are DivE with two slots, and DivE with a fifth of the words and
+# regions left out in training, as in the paper. Learning rates were chosen on the development split.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE∞": "VSE∞", "VSE++": "VSE++"}
@@ -617,13 +618,16 @@ lesson.outcome(
 # paper: 12 %), and dropping the most needed vector costs 25 rsum. One slot was not trained like this, so for the paper's
 # own setting the question is open.
 #
-# **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both sides (and a little weight decay), which
-# brings 37, and 34 in DivE's batches of 32 pictures: more than all that DivE changes. The pool may also be what helps DivE, whose
-# global feature is the maximum of the regions, where VSE++ has their mean; this is untested. Compared with VSE++ only, the set would have got the credit.
+# **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both
+# sides (and a little weight decay), which brings 37, and 34 in DivE's batches of 32 pictures: more than all
+# that DivE changes. The pool may also be what helps DivE, whose global feature is the maximum of the regions,
+# where VSE++ has their mean; this is untested. Had we compared DivE with VSE++ only, the set would have got
+# the credit.
 #
-# **The first, or all?** PVSE and PCME end 7 rsum below DivE, but reach 28 and 31 % mAP@R to text, DivE 20. The margin may be part of it: PVSE's is half
-# of DivE's, and PCME has none. With half of its margin, VSE++ goes from 15.5 to 18.6 %, with a quarter to 22.1, and
-# loses 2 and 4 rsum. The hardest negative may be a true caption, which a small margin pushes away less.
+# **The first, or all?** PVSE and PCME end 7 rsum below DivE, but reach 28 and 31 % mAP@R to text, while DivE
+# reaches 20. The margin may be part of it: PVSE's is half of DivE's, and PCME has none. With half of its
+# margin, VSE++ goes from 15.5 to 18.6 %, and with a quarter to 22.1, at a cost of 2 and 4 rsum. The hardest
+# negative may be a true caption, which a small margin pushes away less.
 #
 # **How sure we are.** In the paper, four vectors are 8.2 above one on Flickr30K (table 4), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO 5K.
 # Ours is one small world. All but *a fifth left out* have levelled off: their last five epochs brought less than 0.7 %.
@@ -651,11 +655,12 @@ logs = [dots.gap(dive, pie_net, f"log_variance_{side}")[0] for side in ("picture
 lesson.outcome("30 and 200 times", 25 < np.exp(logs[0]) < 35 and 180 < np.exp(logs[1]) < 260)
 
 # %% [markdown]
-# Smooth-Chamfer beats match probability in each seed: by 1 to 6 rsum, on average less than our margin, and by 3.2 and 1.9 points of mAP@R, to text and to
-# pictures. MIL loses each time, by 0.4 to 10. Chamfer, PIE-Net, a Transformer and $\alpha=1$ (446.4) do about as well, although PIE-Net's sets have
-# 30 (pictures) and 200 (captions) times less circular variance. In the paper (tables 3 and 4), Chamfer costs 1.2 rsum, $\alpha=1$ 5.6, match
-# probability 10.3, and PIE-Net,
-# with 185 times less variance, 17.5. So here more varied sets do not find more.
+# Smooth-Chamfer beats match probability in each seed: by 1 to 6 rsum, on average less than our margin, and by
+# 3.2 and 1.9 points of mAP@R, to text and to pictures. MIL loses each time, by 0.4 to 10. Chamfer, PIE-Net, a
+# Transformer and $\alpha=1$ (446.4) do about as well, although PIE-Net's sets have 30 (pictures) and 200
+# (captions) times less circular variance. In the paper (tables 3 and 4), Chamfer costs 1.2 rsum, $\alpha=1$
+# costs 5.6, match probability 10.3, and PIE-Net, with 185 times less variance, 17.5. So here more varied sets
+# do not find more.
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first for the pictures, then for the captions, while
 # the other side keeps all four; it also leaves out the weakest vector of the pictures. We leave out each in turn,

@@ -579,8 +579,8 @@ lesson.finding(
 # ```{exercise} Who shares my mark?
 # :label: ex-15-share
 #
-# Suppose that each pair draws its mark independently, from 32 equally likely ones. In a batch of 256 pairs, how many *others* have a
-# caption's mark, on average?
+# Suppose that each pair draws its mark independently, from 32 equally likely ones. In a batch of 256 pairs,
+# how many *others* have the same mark as a given caption, on average?
 # ```
 
 # %%

@@ -141,8 +141,9 @@ check("17.break", your_rate)
 #
 # ## Which system is best?
 #
-# Here is the whole scoreboard. Bold rows are new: TERN, 2AD on whole input, and 2AD with a latent target, offline negatives, the thesis's relations,
-# or all three. In brackets is the 95 % interval of the mean, where there are several seeds; – stands for what is not recorded.
+# Here is the whole scoreboard. Bold rows are new: TERN, 2AD on whole input, and 2AD with a latent target,
+# offline negatives, the thesis's relations, or all three. In brackets is the 95 % interval of the mean, where
+# there are several seeds; – means not recorded.
 
 # %% tags=["results", "nbval-ignore-output"]
 course.scoreboard("17")
@@ -206,16 +207,17 @@ slow = {ms.pop(name) for name in (i2t, "SCAN, text to image", "BFAN")}
 lesson.outcome("cross-attention is slower to search", min(slow) > 4 > 3 > max(ms.values()))
 
 # %% [markdown]
-# **What came out.** By rsum, AOQ, VSRN with offline negatives, is highest (520.8), in each seed, but by less
-# than our margin. The next five lie as close together: 2AD on three kinds of features (517.9) and on two
+# **What came out.** By rsum, AOQ (VSRN with offline negatives) leads in each seed (520.8 on average), but by
+# less than our margin. The next five lie as close together: 2AD on three kinds of features (517.9) and on two
 # (514.8), which are ensembles, and three single systems, VSRN of 2019 (517.8), VSE∞ of 2021 (515.3) and 2AD
-# on whole input (515.2). Then come BFAN (511.9) and SCAN (511.1, undecided against all five). By mAP@R, PCME
-# (34.5 %) and AOQ (33.7 %) lead to text, but SCAN *image to text* to picture (77.1 %).
+# on whole input (515.2). Then come BFAN (511.9) and SCAN (511.1), whose lag behind those five is undecided.
+# By mAP@R to text, PCME (34.5 %) and AOQ (33.7 %) lead; to picture, SCAN *image to text* does (77.1 %).
 #
-# **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks the true captions of a picture slightly worse than
-# VSE++. But training leaves out a fifth of the input: a photograph has 36 regions, a scene three to six, so a scene often
-# loses a thing that its caption names. On whole input 2AD gains 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it is above VSE++
-# by every measure, and VSRN's lead shrinks to 2.6. So a setting that no table names can decide a comparison.
+# **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks a picture's true
+# captions slightly worse than VSE++. But training leaves out a fifth of the input: a photograph has 36
+# regions, a scene three to six, so it often loses a thing that its caption names. On whole input 2AD gains
+# 8.8 points of rsum, 5.3 of mAP@R to text and 4.1 to picture. Then it is above VSE++ by every measure, and
+# VSRN's lead shrinks to 2.6. So a setting that no table names can decide a comparison.
 #
 # **2AD or VSE∞?** On whole input they differ in the pool and the loss alone, and end level in rsum; in mAP@R, VSE∞ leads by 0.7 and 0.5. In
 # print, 2AD is 5.6 above. So GPO with max violation does here what AdPool does with AdOpt.
@@ -226,7 +228,8 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 4 > 3 > max(ms
 # exactly what rsum counts, the caption that was written for the picture. That would explain why BFAN, 6 below by rsum, is
 # above by mAP@R. But we trained VSRN only as a whole.
 #
-# **How sure we are.** Five seeds of most rows, one small drawn world, and exact boxes in place of a detector's.
+# **How sure we are.** Most rows have five seeds, but in one small drawn world, with exact boxes in place of a
+# detector's.
 #
 # ## Do ideas add up?
 #
@@ -244,9 +247,11 @@ your_prediction = "less"  # your part: "more", "as much" or "less"
 check("17.predict", your_prediction)
 
 # %% [markdown]
-# The figure answers this (80.5 before rounding), and asks the same of three more ideas. A circle is the gain over the idea's own baseline: for *relations* (the
-# Transformers of the thesis) VSE++, for the *latent target* the InfoNCE baseline of LTD, for *offline negatives* VSRN. A diamond is the gain in a better system: over 2AD
-# on the same input or, for AdPool and AdOpt, over 2AD without the idea. Hollow marks have fewer than three seeds and no interval.
+# The figure answers this (80.4 becomes 80.5 without rounding), and asks the same of three more ideas. A
+# circle is the gain over the idea's own baseline: for *relations* (the Transformers of the thesis) VSE++, for
+# the *latent target* the InfoNCE baseline of LTD, for *offline negatives* VSRN. A diamond is the gain in a
+# better system: over 2AD on the same input or, for AdPool and AdOpt, over 2AD without the idea. Hollow marks
+# have fewer than three seeds and no interval.
 
 # %% tags=["results", "nbval-ignore-output"]
 four = {"VSE++": ("2ad_systems", "VSE++"), "AdPool": ("2ad_negatives", "max violation")}
@@ -305,10 +310,10 @@ check("17.beyond", your_points)
 # ````
 #
 # **What came out.** All five ideas help their own baselines: AdPool by 80, AdOpt by 18, a latent target by
-# 15, relations by 12, offline negatives by 3. Added to a system that is good already, hardly anything is
-# left. AdOpt changes AdPool by 2.5, and a latent target and offline negatives change 2AD by 0.2 and −3.0, all
-# within our margin. Transformers over regions and words even cost 12.9 (18.1 on whole input). Only AdPool
-# keeps most of its gain.
+# 15, relations by 12, and offline negatives by 3 (within our margin). Added to a good system, however, most
+# bring hardly anything. AdOpt changes AdPool by 2.5, and a latent target and offline negatives change 2AD by
+# 0.2 and −3.0, all within our margin. Transformers over regions and words even cost 12.9 (18.1 on whole
+# input). Only AdPool keeps most of its gain.
 #
 # **What it may mean.** Two gains add up if the ideas mend different faults. But an idea is measured on the baseline that its authors had,
 # with several faults at once, and whatever makes the vectors better makes all of them smaller. Each idea was also tuned for

@@ -657,7 +657,8 @@ lesson.finding("local negatives turn the gradient", turned < 0.98)
 # With the right backward pass, we get the gradient of one process. If only a process's own comes back, it is too short, here half as
 # long (Adam would hide that). If the negatives stay local, its direction changes.
 #
-# On a machine with GPUs, the last of these commands does it. Several GPUs should learn what one learns, up to rounding and each process's own dropout; we could not try that.
+# With several GPUs, the last of these commands uses all of them. They should learn what one learns, up to
+# rounding and each process's own dropout; we could not try that.
 #
 # ```bash
 # vse plan vsepp_region_gru --data coco            # what it will cost

@@ -736,7 +736,7 @@ draw.ten_million(measured.metrics)
 #
 # ## Your own pictures
 #
-# The same engine is three commands. Give the first again whenever the folder changes.
+# The same engine is three commands. Run the first again whenever the folder changes.
 #
 # ```bash
 # vse search index photos/holidays --recipe clip_base_patch32   # or --run RUN, a training of yours
