@@ -82,6 +82,16 @@ def test_every_module_has_its_place_among_the_packages_pages():
     assert untold - told == set(), "name it on a page of book/api"
 
 
+def test_a_package_says_what_it_exports_without_which_its_page_would_be_empty():
+    houses = {"vsecore": ROOT, "course": ROOT / "notebooks", "coursebook": ROOT / "book" / "_ext"}
+    pages = "".join(page.read_text() for page in (ROOT / "book" / "api").iterdir())
+    for name in re.findall(r"automodule:: (\S+)", pages):
+        own = houses[name.split(".")[0]].joinpath(*name.split("."), "__init__.py")
+        content = own.read_text() if own.is_file() else ""
+        exports = f"\nfrom {name}." not in content or "\n__all__ = [" in content
+        assert exports, f"{name} needs __all__, since autodoc leaves out what is imported"
+
+
 @pytest.fixture
 def chromium():
     need_chromium()

@@ -108,7 +108,7 @@ def test_a_csv_that_cannot_be_used_is_told_with_its_line(album, written):
         ([*lines, ["2.png", " "]], ValueError, "line 5: .*caption ''"),  # as an editor counts them
         ([*captions_of(), ["nothing.png", "x"]], FileNotFoundError, r"nothing\.png of line 26"),
         ([["../captions.csv", "x"]], ValueError, "line 2: .*outside"),
-        (captions_of(9), ValueError, "captions of 9 pictures"),
+        (captions_of(3), ValueError, "captions of 3 pictures"),
     ):
         with pytest.raises(error, match=named):
             read_captions(written(*rows), album)

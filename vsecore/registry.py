@@ -50,6 +50,10 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
+    def class_names(self) -> list[str]:
+        """Return the names of the classes themselves, in order, for a package's `__all__`."""
+        return sorted({entry.__name__ for entry in self._entries.values()})
+
     def register(self, name: str, entry: type[Any]) -> None:
         """Add a class of your own, so that recipes can name it."""
         if not inspect.isclass(entry) or not issubclass(entry, self._base):

@@ -4,3 +4,5 @@ from course import drawings
 from course.explainer.laying import explain
 from course.lesson import Lesson, begin, check_machine, numbers
 from course.standings import scoreboard
+
+__all__ = ["Lesson", "begin", "check_machine", "drawings", "explain", "numbers", "scoreboard"]

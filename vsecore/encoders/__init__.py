@@ -43,3 +43,12 @@ TEXT_ENCODERS = Registry(
     methods=("tokenizer",),
 )
 """Caption encoders by name; the options of each include those of its tokenizer."""
+
+__all__ = [
+    "IMAGE_ENCODERS",
+    "TEXT_ENCODERS",
+    "ImageEncoder",
+    "TextEncoder",
+    *IMAGE_ENCODERS.class_names(),
+    *TEXT_ENCODERS.class_names(),
+]

@@ -90,7 +90,8 @@ class CaptionTransformer(WordEncoder):
     the same as random padding in front, since attention sees a word's position and not its place in memory.
     Give captions with their words first: one that is padded in front begins at a later position.
 
-    Args, besides those of `WordEncoder`:
+    Args:
+        vocabulary_size, word_dim, vectors: as for `WordEncoder`.
         dim: width D of the joint space.
         **options: as `CaptionOptions`.
 

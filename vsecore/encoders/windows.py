@@ -19,7 +19,8 @@ class WindowEncoder(WordEncoder):
     On a CPU it trains several times as fast as a GRU. It distinguishes "a dog bites a man" from
     "a man bites a dog", but sees no word order beyond the window. Pool it with "max", as in the source.
 
-    Args, besides those of `WordEncoder`:
+    Args:
+        vocabulary_size, word_dim, vectors: as for `WordEncoder`.
         dim: width D of the joint space.
         window: how many words are read together, an odd number; 1: each alone.
         hidden: width of the hidden layer.

@@ -56,7 +56,8 @@ class GRUEncoder(WordEncoder):
     A word knows what came before it, and nothing of what follows: use `BiGRUEncoder` where words are compared
     one by one. The state after the last word (pool "last") has read the whole caption.
 
-    Args, besides those of `WordEncoder`:
+    Args:
+        vocabulary_size, word_dim, vectors: as for `WordEncoder`.
         dim: width D of the joint space and of the state, in each direction.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN), section 3.4.

@@ -14,3 +14,30 @@ from vsecore.experiments.missing import summary, train_missing
 from vsecore.experiments.running import RESULTS, Settings, run
 from vsecore.experiments.scales import FAIR_SCALE, LESSON_SCALE, WORLDS, collection_of
 from vsecore.experiments.verdicts import Outcome, outcomes
+
+__all__ = [
+    "EXPERIMENTS",
+    "FAIR_SCALE",
+    "LESSON_SCALE",
+    "RESULTS",
+    "WORLDS",
+    "Arm",
+    "Claim",
+    "Experiment",
+    "Outcome",
+    "Settings",
+    "Studied",
+    "claims",
+    "collection_of",
+    "departures",
+    "epochs_to_pass",
+    "get_experiment",
+    "outcomes",
+    "pair_accuracy",
+    "pair_scores",
+    "run",
+    "side_by_side",
+    "studied",
+    "summary",
+    "train_missing",
+]

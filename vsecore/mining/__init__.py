@@ -6,3 +6,5 @@
 from vsecore.mining.folder import NegativesIdentity, load_negatives
 from vsecore.mining.models import mine, negatives_identity
 from vsecore.mining.vectors import mine_offline_negatives
+
+__all__ = ["NegativesIdentity", "load_negatives", "mine", "mine_offline_negatives", "negatives_identity"]

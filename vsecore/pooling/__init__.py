@@ -52,6 +52,8 @@ POOLS = Registry(
 )
 """Every pooler by name."""
 
+__all__ = ["POOLS", *POOLS.class_names(), "build_pool", "check_elements", "sort_descending"]
+
 
 @checked
 def build_pool(name: str, dim: Count, **options: Any) -> nn.Module:

@@ -10,6 +10,19 @@ from vsecore.recipes.recipe import FirstRound, ImageTower, Part, Recipe, TextTow
 from vsecore.recipes.written import ENDINGS, read_recipe, read_recipe_file, read_work
 from vsecore.typed import unknown
 
+__all__ = [
+    "RECIPES",
+    "VARIANTS",
+    "FirstRound",
+    "ImageTower",
+    "Part",
+    "Recipe",
+    "TextTower",
+    "Training",
+    "get",
+    "is_towers",
+]
+
 # A work comes after those whose recipes it begins with.
 _WORKS = (
     *("vsepp", "two_ad", "vse_infinity", "small", "thesis", "scan", "bfan", "sgraf", "vsrn", "aoq"),

@@ -17,3 +17,32 @@ from vsecore.scenes.layout import Dice, invent, mirror_relation, variant
 from vsecore.scenes.networks import load_network
 from vsecore.scenes.parsing import parse
 from vsecore.scenes.truth import Entity, Form, holds, relevance
+
+__all__ = [
+    "CATALOGUE",
+    "COLOURS",
+    "PLACES",
+    "RELATIONS",
+    "Caption",
+    "Dice",
+    "Entity",
+    "Form",
+    "Kind",
+    "Knobs",
+    "Picture",
+    "Scene",
+    "Thing",
+    "describe",
+    "draw",
+    "generate",
+    "holds",
+    "invent",
+    "load",
+    "load_network",
+    "mirror_relation",
+    "parse",
+    "pictures",
+    "pixels",
+    "relevance",
+    "variant",
+]

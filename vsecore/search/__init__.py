@@ -8,3 +8,5 @@
 from vsecore.retriever import Source
 from vsecore.search.engine import Engine, Seen
 from vsecore.search.index import Found, Index, Report
+
+__all__ = ["Engine", "Found", "Index", "Report", "Seen", "Source"]

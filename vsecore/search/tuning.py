@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from vsecore.data.annotations import read_annotations
 from vsecore.data.copies import copies
 from vsecore.data.files import expanded
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
@@ -48,9 +49,9 @@ def read_captions(path: str | Path, pictures: str | Path) -> dict[str, CaptionSp
     their bytes alone. A picture that is missing, broken or in two splits is refused by its name.
     """
     path = expanded(path)
-    splits = load_karpathy(pictures, path)
-    if (count := sum(len(split.files) for split in splits.values())) < FEWEST:
+    if (count := len(read_annotations(path, expanded(pictures))[1])) < FEWEST:
         raise ValueError(f"{path} has captions of {count} pictures: wanted at least {FEWEST}")
+    splits = load_karpathy(pictures, path)
     for name, split in splits.items():
         if len(split.files) < 2:
             raise ValueError(f"{path} has {len(split.files)} pictures in {name}: wanted 2 or more")

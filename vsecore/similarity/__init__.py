@@ -47,3 +47,18 @@ SIMILARITIES = Registry(
     base=Similarity,
 )
 """Every similarity by its name in recipes."""
+
+__all__ = [
+    "SIMILARITIES",
+    *SIMILARITIES.class_names(),
+    "Similarity",
+    "chamfer",
+    "cosine",
+    "cross_attention",
+    "focal_attention",
+    "match_probability",
+    "max_sim",
+    "mil",
+    "smooth_chamfer",
+    "unit",
+]

@@ -82,14 +82,13 @@ class CrossAttention(Similarity):
         self.negative_slope = negative_slope
 
     def forward(self, v: Embedding, t: Embedding) -> Tensor:
-        pictures, captions = of_elements(v, t)
-        if self.direction == "t2i":
-            return compare(pictures, captions, self._score, grams="context")
-        return compare(captions, pictures, self._score, grams="context").T
+        scores = compare(*self._sides(v, t), self._score, grams="context")
+        return scores if self.direction == "t2i" else scores.T
 
     def pairs(self, v: Embedding, t: Embedding) -> Tensor:
-        context, query, cosines = self._meet(v, t)
-        return self._score(cosines, context.with_gram(), query).squeeze(1)
+        context, query = self._sides(v, t)
+        context = context.with_gram()  # before the cosines: gradients are added up in the opposite order
+        return self._score(row_cosines(context, query), context, query).squeeze(1)
 
     def weights(self, v: Embedding, t: Embedding) -> Tensor:
         """Say where each picture and the caption of its row look at each other.
@@ -99,15 +98,15 @@ class CrossAttention(Similarity):
             along N; from image to text each element's weights over the words, which add up to one along M.
             Padding has 0. Without gradient.
         """
-        context, query, cosines = self._meet(v, t)
+        context, query = self._sides(v, t)
+        cosines = row_cosines(context, query)  # (B, S, L, 1)
         weights = shares(cosines, self.smooth, self.negative_slope, context.mask, query.mask)  # (B, S, L)
         return weights.mT if self.direction == "t2i" else weights
 
-    def _meet(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments, Tensor]:
-        """Return context, query and cosines (B, S, L, 1), row by row."""
+    def _sides(self, v: Embedding, t: Embedding) -> tuple[Fragments, Fragments]:
+        """Return the side that is attended to, the context, and the one that asks, the query."""
         pictures, captions = of_elements(v, t)
-        context, query = (pictures, captions) if self.direction == "t2i" else (captions, pictures)
-        return context, query, row_cosines(context, query)
+        return (pictures, captions) if self.direction == "t2i" else (captions, pictures)
 
     def _score(self, cosines: Tensor, context: Fragments, query: Fragments) -> Tensor:
         answered = attended_cosines(

@@ -10,3 +10,18 @@ from vsecore.training.system import System
 RESULTS_VERSION = 2
 """Raised whenever the same recipe, data and seed train to another result than before: what was trained with
 another version is then not taken from a cache."""
+
+__all__ = [
+    "RESULTS_VERSION",
+    "Event",
+    "Run",
+    "Settings",
+    "System",
+    "describe_data",
+    "encode",
+    "evaluate_split",
+    "fit",
+    "fit_in_rounds",
+    "load_run",
+    "score_split",
+]

@@ -12,6 +12,8 @@ from IPython.core.getipython import get_ipython
 
 from course.checks.exercise import RUN_ABOVE, Exercise, Judgement, Trial, judge_answer
 
+__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
+
 _modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
 _tables = [module.EXERCISES for module in _modules if hasattr(module, "EXERCISES")]
 EXERCISES: dict[str, Exercise] = {

@@ -13,3 +13,5 @@ REASONERS = Registry(
     "reasoner", {"transformer": TransformerReasoner, "region_graph": RegionGraph}, context=("dim",)
 )
 """Reasoners by name."""
+
+__all__ = ["REASONERS", "RegionGraph", "TransformerReasoner"]

@@ -17,6 +17,8 @@ from vsecore.scenes.drawing.places import LOOKS, background
 from vsecore.scenes.facts import SIDE, Scene, Thing
 from vsecore.scenes.laws import HAND_HEIGHTS, borne_by, drawing_order, ties_of
 
+__all__ = ["PALETTE", "draw"]
+
 # What paints each kind is the function of its name.
 PAINTERS: dict[str, Callable[[Brush, Colour, int, int], None]] = {
     kind: vars(module)[kind]
