@@ -65,11 +65,12 @@ def test_the_features_that_a_training_noted_are_found_if_they_are_still_the_same
 
 
 def test_a_model_in_ones_home_is_found_and_an_index_finds_it_again_from_any_folder(tmp_path, monkeypatch):
-    make_towers(tmp_path / "clip", "clip")
-    (tmp_path / "mine.yaml").write_text(f"recipe: {tmp_path / 'clip'}")
-    train(recipe(training__epochs=1), folder=tmp_path / "run")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    home = tmp_path / "c++"  # a plus sign also stands between a recipe and its variants
+    make_towers(home / "clip", "clip")
+    (home / "mine.yaml").write_text(f"recipe: {home / 'clip'}")
+    train(recipe(training__epochs=1), folder=home / "run")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home)
     for name in ("~/run", "~/clip", "~/mine.yaml", "clip", "mine.yaml"):
         model = vsecore.load(name)
         with monkeypatch.context() as elsewhere:

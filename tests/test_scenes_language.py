@@ -268,6 +268,9 @@ def test_more_ambiguity_makes_more_scenes_fit(scenes):
     assert all(low < high for low, high in pairwise(fitting)), fitting
     assert fitting[-1] > 20 * fitting[0]
     assert describe(scenes[0], Dice("a")) == describe(scenes[0], Dice("a"), 0.5)
+    for ambiguity in (-0.1, 1.5):
+        with pytest.raises(ValueError, match="ambiguity"):
+            describe(BEACH, Dice("a"), ambiguity)
 
 
 def test_a_mark_is_named_by_every_caption():

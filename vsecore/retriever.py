@@ -22,7 +22,7 @@ from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
 from vsecore.model import VSE
-from vsecore.recipes import get, is_towers, placed
+from vsecore.recipes import get, is_towers, parted, placed
 from vsecore.scenes.backbones import find_backbone
 from vsecore.scenes.build import NETWORK_OF
 from vsecore.scoring import read_by_similarity, score_embedded
@@ -120,7 +120,7 @@ class Retriever:
     def of(cls, source: Source, run: Run | None = None) -> Self:
         """Load the retriever that an index was built with; its run need not be read twice."""
         if source.recipe:
-            there = is_towers(source.recipe) or Path(source.recipe.partition("+")[0]).is_file()  # of YAML
+            there = is_towers(source.recipe) or Path(parted(source.recipe)[0]).is_file()  # of YAML
             if Path(source.recipe).is_absolute() and not there:
                 raise FileNotFoundError(f"{source.recipe} holds no model any more")
             return cls.of_recipe(source.recipe)

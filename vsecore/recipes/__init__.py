@@ -55,7 +55,7 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
         >>> get("2ad_region_gru+gpo").image.pool.name
         'gpo'
     """
-    base, *variants = name.split("+")
+    base, variants = parted(name)
     if is_towers(name):
         return _of_towers(expanded(name)).override(scale or {})
     if base.endswith(ENDINGS):
@@ -77,9 +77,19 @@ def get(name: str, scale: Mapping[str, Any] | None = None) -> Recipe:
 
 def placed(name: str) -> str:
     """Return a recipe's name with the whole path of the file or folder in it, to be found from anywhere."""
-    base, plus, variants = (name, "", "") if is_towers(name) else name.partition("+")
+    base, variants = (name, []) if is_towers(name) else parted(name)
     in_place = is_towers(name) or base.endswith(ENDINGS)
-    return f"{expanded(base).resolve() if in_place else base}{plus}{variants}"
+    return "+".join([str(expanded(base).resolve()) if in_place else base, *variants])
+
+
+def parted(name: str) -> tuple[str, list[str]]:
+    """Return a recipe's own name, or the path of a file, which may hold a plus sign, and the variants."""
+    for ending in ENDINGS:
+        path, found, variants = name.rpartition(ending)
+        if found and variants[:1] in ("", "+"):
+            return path + ending, [one for one in variants.split("+") if one]
+    base, *rest = name.split("+")
+    return base, rest
 
 
 def is_towers(name: str) -> bool:

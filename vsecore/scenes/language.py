@@ -35,6 +35,8 @@ def describe(
     like, which is one half. A scene `unlike` it has the same things in the same order, and other relations:
     every caption then names one that tells the two apart; a ValueError says that words cannot.
     """
+    if ambiguity is not None and not 0 <= ambiguity <= 1:
+        raise ValueError(f"ambiguity is {ambiguity}; a number from 0 to 1 or None is wanted.")
     level = 0.5 if ambiguity is None else ambiguity
     deciding = [relation for relation in scene.relations if unlike and relation not in unlike.relations]
     if unlike is not None and not deciding:
