@@ -144,18 +144,14 @@ class Retriever:
         """Where the model is."""
         return next(self.model.parameters()).device
 
-    def unknown_words(self, text: str) -> list[str]:
-        """Return the words of a sentence that the model never learned."""
-        numbers = self.tokenizer.encode([text])[0][0].tolist()
-        return [
-            word
-            for word, places in self.tokenizer.words_of(text)
-            if all(place < len(numbers) and numbers[place] == self.tokenizer.unknown for place in places)
-        ]
-
     def notes(self, text: str) -> list[str]:
         """Say what of a sentence the model cannot read, a sentence each."""
-        words, unknown = self.tokenizer.words_of(text), self.unknown_words(text)
+        words, numbers = self.tokenizer.words_of(text), self.tokenizer.encode([text])[0][0].tolist()
+        unknown = [
+            word
+            for word, places in words
+            if all(place < len(numbers) and numbers[place] == self.tokenizer.unknown for place in places)
+        ]
         said = []
         if not words or len(unknown) == len(words):
             said.append("the model knows no word of it, so the order of the pictures means nothing")

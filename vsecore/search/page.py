@@ -87,9 +87,8 @@ class Page(Starlette):
             return self._show(found, title=f"Pictures like {_shown(entry.path)}", like=entry.number)
         if not sentence:
             return self._show()
-        unknown = self.index.engine.unknown_words(sentence)
-        found = self.index.search(sentence, TOP)
-        return self._show(found, sentence=sentence, title=f"Pictures for “{sentence}”", unknown=unknown)
+        found, notes = self.index.search(sentence, TOP), self.index.engine.notes(sentence)
+        return self._show(found, sentence=sentence, title=f"Pictures for “{sentence}”", notes=notes)
 
     async def _by_picture(self, request: Request) -> Response:
         """What looks like a picture that was sent. The picture is not kept."""
@@ -154,7 +153,7 @@ class Page(Starlette):
             raise HTTPException(404, "There is no such picture.") from None
 
     def _show(self, found: Sequence[Found] = (), *, status: int = 200, **about: Any) -> Response:
-        about = {"title": "", "sentence": "", "like": None, "unknown": (), "problem": ""} | about
+        about = {"title": "", "sentence": "", "like": None, "notes": (), "problem": ""} | about
         content = self.template.render(
             about,
             found=[(one, _shown(one.path)) for one in found],
