@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
-from vsecore.data.feature_folder import META, Meta
+from vsecore.data.feature_folder import META, read_meta
 from vsecore.data.features import open_precomp
 from vsecore.data.files import expanded, read_json, write_json
 from vsecore.data.picture_files import Picture, open_picture
@@ -280,10 +280,9 @@ def _source_of_features(features: Path, run: Run) -> Source:
         dataset = with_boxes(dataset)
     if dataset.fingerprint() != run.data["fingerprint"]:
         raise ValueError(f"the run was trained on other features than {features}: name those (--features)")
-    meta = expanded(features) / META
-    if not meta.is_file():
+    made = read_meta(expanded(features))
+    if made is None:
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
-    made: Meta = read_json(meta, Meta)
     if made.picture_size is None:
         raise ValueError(
             f"{features} were made elsewhere, by {made.backbone}, which cannot look at your own pictures "

@@ -73,10 +73,10 @@ def train(
         recipe=recipe,
         settings=tuple(set_ or ()),
         data=data,
-        vectors=_text(vectors),
-        negatives=_text(negatives),
+        vectors=str(vectors) if vectors else None,
+        negatives=str(negatives) if negatives else None,
         targets=targets,
-        init=_text(init),
+        init=str(init) if init else None,
         seed=seed,
         precision=precision,
     )
@@ -87,10 +87,6 @@ def train(
     trained = (_tune if tune else train_as)(command, out, resume, how, tensorboard)
     if is_main_process():  # only one process prints and writes
         _report(trained, device, record)
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _noted(folder: Path) -> Command:

@@ -95,8 +95,6 @@ class Engine(Retriever):
 
     def features(self, files: Sequence[Path]) -> np.ndarray:
         """Return what the model reads of picture files, (n, N, F), rounded as in training."""
-        if self.backbone is None:
-            raise ValueError(f"{self.name} reads pixels: there are no features")
         pixels = (torch.from_numpy(np.stack([self._decode(path)])) for path in files)
         with self._lock, torch.inference_mode():
             return np.concatenate([self._features(one).cpu().numpy().astype(self.dtype) for one in pixels])
