@@ -2,9 +2,7 @@
 
 import base64
 import json
-import multiprocessing
 import os
-import signal
 import tracemalloc
 from types import SimpleNamespace
 
@@ -14,10 +12,8 @@ from typer.testing import CliRunner
 
 from small import contents
 from vsecore.cli import app
-from vsecore.data import butd
 from vsecore.data.boxes import places_of, with_boxes
 from vsecore.data.butd import import_regions
-from vsecore.data.feature_folder import FeatureRows
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.experiments import run, running
 from vsecore.recipes import get
@@ -166,31 +162,6 @@ def test_pictures_with_different_numbers_of_regions_are_padded_and_masked(coco, 
         open_precomp(folder)
     import_regions([source], coco, folder)
     assert contents(folder) == before
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process must fork")
-def test_a_killed_import_goes_on(coco, table, tmp_path, monkeypatch):
-    whole, write, written, done = import_regions([table], coco, tmp_path / "w"), FeatureRows.write, [], 3
-    monkeypatch.setattr(butd, "TOGETHER", 1)
-
-    def kill(*args):
-        if len(written) == done:
-            os.kill(os.getpid(), signal.SIGKILL)
-        written.append(args)
-        write(*args)
-
-    monkeypatch.setattr(FeatureRows, "write", kill)
-    fork, killed = multiprocessing.get_context("fork"), tmp_path / "killed"
-    child = fork.Process(target=import_regions, args=([table], coco, killed))
-    child.start()
-    child.join(60)
-    assert child.exitcode == -signal.SIGKILL
-    with pytest.raises(ValueError, match="unfinished"):
-        open_precomp(killed)
-    monkeypatch.setattr(FeatureRows, "write", lambda *args: (written.append(args), write(*args)))
-    import_regions([table], coco, killed)
-    assert len(written) == len(ALL) - done  # none twice
-    assert contents(killed) == contents(whole)
 
 
 DAMAGES = {
