@@ -197,6 +197,7 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["train", "vsepp_grid_gru", "--seed", str(2**63)], ["--seed"]),
         (["train", "vsepp_grid_gru", "--negatives", "."], ["--negatives"]),
         (["train", "vsepp_grid_gru", "--targets", "."], ["--targets"]),
+        (["train", "nowhere.yaml"], ["nowhere.yaml"]),
         (["evaluate", "."], [". holds no run"]),
         (["evaluate", "~no-such-user/run"], ["~no-such-user/run holds no run"]),
         (["search", "duplicates", "--index", "~no-such-user/index"], ["~no-such-user/index holds no index"]),

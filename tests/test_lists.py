@@ -2,13 +2,11 @@
 
 import pytest
 
-from small import recipe as small_recipe
-from test_cli import SMALL, complaint, features, run  # noqa: F401
+from test_cli import complaint, run  # noqa: F401
 from vsecore.experiments.experiment import EXPERIMENTS
 from vsecore.pooling import POOLS
 from vsecore.recipes import RECIPES, get
 from vsecore.recipes.written import written
-from vsecore.training import load_run
 
 
 def test_a_written_recipe_is_read_as_the_same(tmp_path):
@@ -60,17 +58,6 @@ def test_a_wrong_file_is_told_in_a_sentence(content, words, tmp_path):
     path.write_text(content)
     with pytest.raises(ValueError, match=words):
         get(str(path))
-
-
-def test_a_recipe_file_is_trained_like_its_settings(features, tmp_path, complaint):  # noqa: F811
-    settings = [f"--set={one}" for one in SMALL[1::2]]
-    (tmp_path / "own.yaml").write_text(written(small_recipe(training__epochs=1)))
-    run("train", tmp_path / "own.yaml", "--data", features, "--out", tmp_path / "one", *settings)
-    run("train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "other", *settings,
-        "--set", "training.learning_rate=0.01")  # fmt: skip
-    one, other = (load_run(tmp_path / name) for name in ("one", "other"))
-    assert one.recipe.hash() == other.recipe.hash() and one.history == other.history
-    assert "nowhere.yaml" in complaint("train", tmp_path / "nowhere.yaml")
 
 
 def test_everything_is_listed_and_a_typo_is_answered_by_what_is_near(complaint):  # noqa: F811
