@@ -93,7 +93,7 @@ plots.show(
 
 # %% [markdown]
 # If a caption has one vector, all of these pictures must gather around it, although they look different. A *set* of vectors offers another
-# way: each of the caption's vectors can lie near other pictures. Here are both, for two pictures that lie far apart.
+# way: each of the caption's vectors can lie near a different picture. Here are both, for two pictures that lie far apart.
 
 # %%
 plots.show(
@@ -145,7 +145,7 @@ course.numbers(medians)
 # you thought of the picture for which the caption was written, which is also what recall at 1 counts.
 # ````
 #
-# The converse holds too, as the second rows of the table show: one picture supports many captions. Here is a picture with captions that are
+# The converse holds too, as every second row of the table shows: one picture supports many captions. Here is a picture with captions that are
 # true of it, whomever they were written for, from the one that fits the fewest pictures to the vaguest.
 
 # %%
@@ -183,8 +183,8 @@ check("13.compromise", your_cosine)
 # ````{solution} ex-13-compromise
 # :class: dropdown
 #
-# The best vector halves the angle of 120 degrees, and the cosine of 60 is 0.5. Therefore any wrong caption with a cosine of 0.6 ranks before this
-# one, for both pictures.
+# The best vector halves the angle of 120 degrees, and the cosine of 60 is 0.5. So for either picture, a wrong caption whose cosine
+# with it is 0.6 ranks before this one.
 # Those who answer −0.5 took the cosine of the whole angle, which is the similarity of the two pictures.
 # ````
 #
@@ -330,8 +330,8 @@ check("13.sparse", your_counts)
 # ````{solution} ex-13-sparse
 # :class: dropdown
 #
-# A maximum passes its gradient to its largest argument alone. That is one cosine, and it is made of two vectors. The other six are not moved by this
-# pair. (If every vector looked for its own best partner, it would be four to seven cosines, and all eight vectors.)
+# A maximum passes its gradient to its largest argument alone. That is one cosine, and it is made of two vectors. The other six vectors are not
+# moved by this pair. (If every vector looked for its own best partner, four to seven cosines and all eight vectors would get a gradient.)
 # ````
 #
 # The paper calls this *sparse supervision*: "the majority of elements are not sampled as the closest pair and thus remain untrained". Here are the
@@ -369,7 +369,7 @@ plots.show(
 # ## Two sets on a circle
 #
 # What do such gradients do to the vectors? The paper's figure 3 sketches it; we let it happen. A picture and a caption that belong together have four
-# vectors each, on a circle. We move all eight angles so that the similarity of the two sets grows. The first step is equally long under each.
+# vectors each, on a circle. We move all eight angles so that the similarity of the two sets grows. The first step is equally long under each similarity.
 #
 # ```{exercise} Two sets on a circle
 # :label: ex-13-film
@@ -450,7 +450,7 @@ widths = {f"{name}, at the end (%)": width(angles[-1]) for name, (angles, _) in 
 course.numbers({"at the beginning (%)": width(START.numpy())} | widths)
 
 # %% [markdown]
-# Scale and shift of the match probability are learned, so training can leave the flat part of the sigmoid. Does that save the set?
+# Scale and shift of the match probability are learned, so training can leave the part of the sigmoid that is nearly straight. Does that save the set?
 #
 # ```{exercise} A steeper sigmoid
 # :label: ex-13-explore
@@ -486,8 +486,8 @@ check("13.explore", (your_expectation, your_finding))
 #
 # ## Do sets find more?
 #
-# The circle has no negatives and no captions. So we train four systems on the ambiguous captions: PIE-Net with four vectors and three similarities, and
-# with a single vector, for which all three similarities rank by the cosine. Everything else is the same. (PVSE's two regularisers are off,
+# On the circle there are no negatives and no encoders. So we train four systems on the ambiguous captions: PIE-Net with four vectors under
+# each of three similarities, and PIE-Net with a single vector, for which all three rank by the cosine. Everything else is the same. (PVSE's two regularisers are off,
 # because one of them pushes the vectors of a set apart.)
 
 # %%
@@ -707,7 +707,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - Captions fit many pictures and pictures many captions; the best that one vector can do for two of them is a cosine of $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
-# - Do sets help? In our short training, four vectors reach an rsum of about 212 at best and one vector 216, although half of the
+# - Do sets help? In our short training, four vectors reach an rsum of about 213 at best and one vector 217, although half of the
 #   captions fit ten or more of 500 pictures. With twenty epochs, in the next notebook, DivE with a single vector ends ahead of DivE with four.
 #
 # ## Where to read on
