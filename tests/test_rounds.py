@@ -24,8 +24,8 @@ from small import (
 from vsecore import mining
 from vsecore.experiments.recording import known_beforehand
 from vsecore.mining.folder import MiningState
-from vsecore.model import VSE
 from vsecore.recipes import get
+from vsecore.similarity import Cosine
 from vsecore.training import fit_in_rounds, load_run, rounds
 from vsecore.training.checkpoints import CHECKPOINT
 from vsecore.training.identity import read_identity
@@ -112,7 +112,7 @@ def killed_worker(place, folder):
         die()
 
     def mine_few_at_a_time(*arguments, **options):
-        VSE.block = (HALF_MINED, 8)
+        Cosine.block = (HALF_MINED, 8)
         return mining.mine(*arguments, **options)
 
     if place == "half mined":
@@ -135,7 +135,7 @@ def test_a_training_killed_by_the_system_and_resumed_ends_with_the_same_bits(
 
     monkeypatch.setattr(MiningState, "resume", note)
     if place == "half mined":
-        monkeypatch.setattr(VSE, "block", (HALF_MINED, 8))  # as in the other process
+        monkeypatch.setattr(Cosine, "block", (HALF_MINED, 8))  # as in the other process
     assert start("test_rounds", "killed_worker", place, tmp_path).wait() == -signal.SIGKILL
     assert (tmp_path / "first_round" / CHECKPOINT).is_file()
     assert not (tmp_path / CHECKPOINT).exists()

@@ -66,17 +66,24 @@ class VSE(nn.Module):
 
     def encode_pictures(self, pictures: Tensor, mask: Tensor | None = None) -> Embedding:
         """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W)."""
-        elements, mask = self.image_encoder(pictures, mask)  # (B, N, D), (B, N)
-        for reasoner in (self.image_reasoner, self.shared):
-            elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
-        return _pooled(self.image_pool, elements, mask)
+        return self._embedded(self.image_reasoner, self.image_pool, *self.image_encoder(pictures, mask))
 
     def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Embedding:
         """Embed captions, given as numbers of words (C, L) with their mask (C, L)."""
-        elements, mask = self.text_encoder(tokens, mask)  # (C, L, D), (C, L)
-        for reasoner in (self.text_reasoner, self.shared):
-            elements, mask = (elements, mask) if reasoner is None else reasoner(elements, mask)
-        return _pooled(self.text_pool, elements, mask)
+        return self._embedded(self.text_reasoner, self.text_pool, *self.text_encoder(tokens, mask))
+
+    def _embedded(
+        self, reasoner: nn.Module | None, pool: nn.Module | None, elements: Tensor, mask: Tensor | None
+    ) -> Embedding:
+        """Let encoded elements (B, N, D) look at each other, and pool them."""
+        for module in (reasoner, self.shared):
+            if module is not None:
+                elements, mask = module(elements, mask)  # (B, N, D), (B, N)
+        if pool is None:
+            return Embedding(None, elements, mask)
+        pooled = pool(elements, mask)  # (B, D) or (B, K, D)
+        vectors, extra = pooled if isinstance(pooled, tuple) else (pooled, {})
+        return Embedding(unit(vectors), elements, mask, extra)
 
     def forward(
         self, batch: Batch, at_a_time: int | None = None, read: Collection[str] | None = None
@@ -106,11 +113,6 @@ class VSE(nn.Module):
     def compares(self) -> tuple[str, ...]:
         """What the similarity reads of an `Embedding`: "vectors", "elements", or names in its `extra`."""
         return names_read(self.similarity)
-
-    @property
-    def block(self) -> tuple[int, int]:
-        """How many pictures and captions evaluation compares at a time."""
-        return self.similarity.block
 
     @property
     def view(self) -> View | None:
@@ -152,11 +154,3 @@ def _in_parts(
         own = None if mask is None else mask[rows]
         parts.append(checkpoint(kept, items[rows], own, use_reentrant=False))
     return joined(parts)
-
-
-def _pooled(pool: nn.Module | None, elements: Tensor, mask: Tensor | None) -> Embedding:
-    if pool is None:
-        return Embedding(None, elements, mask)
-    pooled = pool(elements, mask)  # (B, D) or (B, K, D)
-    vectors, extra = pooled if isinstance(pooled, tuple) else (pooled, {})
-    return Embedding(unit(vectors), elements, mask, extra)

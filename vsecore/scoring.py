@@ -67,7 +67,7 @@ def score_split(model: VSE, split: Split, tokenizer: Captions, batch_size: int =
 @torch.inference_mode()
 def score_embedded(model: VSE, v: Embedding, t: Embedding) -> Tensor:
     """Compare embedded pictures with embedded captions, in blocks on the model's device: (Ni, Nc)."""
-    rows, columns = model.block
+    rows, columns = model.similarity.block
     scores = torch.empty(len(v), len(t))
     with evaluating(model) as device:  # a similarity may drop out and normalise over its batch: SGRAF's do
         for left in range(0, len(t), columns):

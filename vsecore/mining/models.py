@@ -96,8 +96,9 @@ def search_embedded(
 ) -> tuple[Search, int]:
     """Return a search of embedded pictures and captions, which stay on the CPU, and its number of workers."""
     device = next(model.parameters()).device
-    rows = min(model.block[0], ROWS)
-    block = rows, min(model.block[1], BUDGET // (BYTES * rows))
+    rows, columns = model.similarity.block
+    rows = min(rows, ROWS)
+    block = rows, min(columns, BUDGET // (BYTES * rows))
 
     def score(pictures: slice, captions: slice) -> Tensor:
         scores = model.scores(v[pictures].to(device), t[captions].to(device)).float().contiguous()  # (b, c)
