@@ -70,8 +70,6 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
 
 def load(path: Path, kind: Any = dict[str, Any]) -> tuple[dict[str, Tensor], Any]:
     """Read what `save` wrote, unchanged since then, and check that the facts are of a kind."""
-    if not path.is_file():
-        raise FileNotFoundError(f"checkpoint {path}: there is no such file")
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata()

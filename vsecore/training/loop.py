@@ -248,7 +248,7 @@ def load_run(folder: str | Path) -> Run:
         "the training was stopped before its first epoch ended; go on with its own command and --resume "
         f"(vse train {recipe.name} --out {folder} --resume; in Python, resume=True)"
     )
-    if not (folder / checkpoints.CHECKPOINT).exists():
+    if not (folder / checkpoints.CHECKPOINT).is_file():
         raise FileNotFoundError(f"{folder} holds no {checkpoints.CHECKPOINT}: {remedy}")
     tokenizer = recipe.load_tokenizer(folder)
     check_tokenizer(folder, tokenizer, identity)
