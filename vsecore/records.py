@@ -25,7 +25,7 @@ from vsecore.data.files import read_json, read_text, write_atomically
 from vsecore.paths import assets
 from vsecore.recipes.plain import flatten
 from vsecore.training import Run
-from vsecore.training.distributed import hardware, peak_memory
+from vsecore.training.distributed import best_device, hardware, peak_memory
 from vsecore.training.identity import digest
 from vsecore.typed import from_json, short
 
@@ -138,14 +138,13 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
     process.
     """
     commit, dirty = _code()
-    gpu = torch.cuda.is_available()
     return Record(
         name=name,
         note=note,
         seconds=round(seconds, 3),
         peak_memory_gb=round(peak_memory() / 2**30, 3),
-        peak_gpu_memory_gb=round(torch.cuda.max_memory_allocated() / 2**30, 3) if gpu else 0.0,
-        device=device or hardware(torch.device("cuda" if gpu else "cpu")),
+        peak_gpu_memory_gb=round(torch.cuda.max_memory_allocated() / 2**30, 3),  # 0 without a GPU
+        device=device or hardware(best_device()),
         cpus=os.cpu_count() or 1,
         commit=commit,
         dirty=dirty,

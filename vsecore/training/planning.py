@@ -176,7 +176,7 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         step_seconds=sum(timer.took) / len(timer.took),
         evaluation_seconds=_seconds_of(_evaluate, system.model, data.dev, tokenizer),
         memory_bytes=peak_memory(),
-        gpu_memory_bytes=torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
+        gpu_memory_bytes=torch.cuda.max_memory_allocated(),  # 0 without one
         feature_bytes=0 if data.feature_kind == "pixels" else feature_bytes,
         # Weights, their best, and two moments of each, in float32.
         run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters()),
