@@ -1,5 +1,6 @@
 """CLIP and SigLIP as encoders, against transformers' own outputs; their losses; zero-shot and trained."""
 
+import json
 import shutil
 
 import numpy as np
@@ -13,6 +14,7 @@ from steps import step_of_scores
 from towers import make_photographs, make_towers
 from vsecore.data.karpathy import load_photographs
 from vsecore.data.words import TokenizedCaptions
+from vsecore.encoders.pretrained_towers import read_vision_config
 from vsecore.recipes import get
 from vsecore.training import System, evaluate_split, load_run
 
@@ -156,6 +158,15 @@ def test_a_folder_that_lacks_a_file_or_belongs_to_another_model_is_told(folders,
     recipe = get(str(folder)).override({"dim": 8})
     with pytest.raises(ValueError, match=r"dim is 8.*set dim to 12"):
         recipe.build(3, recipe.tokenizer(CAPTIONS))
+
+
+@pytest.mark.parametrize("field", ["size", "crop_size", "resample", "image_mean"])
+def test_settings_of_pictures_that_are_none_are_refused_by_their_file(folders, tmp_path, field):
+    content = json.loads((folders["clip"][0] / "preprocessor_config.json").read_text())
+    for junk in ([224, 224], "large", {"height": [3]}):
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(content | {field: junk}))
+        with pytest.raises(ValueError, match=r"preprocessor_config\.json"):
+            read_vision_config(tmp_path, "clip", 0.9, False)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -277,13 +277,16 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
             f"{folder} has no {names[0]}: get that file of the model too, and put it there"
         )
     content = read_json(path)
-    content = content.get("image_processor", content)  # the second has it beside the tokenizer's settings
+    if isinstance(inner := content.get("image_processor"), dict):  # beside the tokenizer's settings
+        content = inner
     default = {"shortest_edge": 224} if kind == "clip" else {"height": 224, "width": 224}
-    size, crop = content.get("size", default), content.get("crop_size", 224)
-    size = {"shortest_edge": size} if isinstance(size, int) else size
+    size, crop = (
+        told if isinstance(told, dict) else dict.fromkeys(("shortest_edge", "height", "width"), told)
+        for told in (content.get("size", default), content.get("crop_size", 224))
+    )
     resize = size.get("shortest_edge")
-    side = size.get("height") if resize is None else crop if isinstance(crop, int) else crop.get("height")
-    resampling = {2: "bilinear", 3: "bicubic"}.get(content.get("resample", 3))
+    side = (size if resize is None else crop).get("height")
+    resampling = {"2": "bilinear", "3": "bicubic"}.get(str(content.get("resample", 3)))
     square = size.get("height") == size.get("width")
     if resampling is None or not square or not isinstance(side, int):
         raise ValueError(
