@@ -173,8 +173,7 @@ def read(path: str | Path) -> Record:
 
 @functools.lru_cache(maxsize=4096)  # a table asks for all records many times
 def _read(path: str, text: bytes) -> Record:
-    entry: Record = from_json(path, text, Record)
-    return entry
+    return from_json(path, text, Record)
 
 
 def find(folder: str | Path, **wanted: Any) -> list[Record]:
@@ -239,8 +238,7 @@ class Published:
 @functools.cache
 def published() -> list[Published]:
     """Read what papers report, from `assets/published.json`; a ValueError names a damaged entry."""
-    rows: list[Published] = read_json(assets() / "published.json", list[Published])
-    return rows
+    return read_json(assets() / "published.json", list[Published])
 
 
 def _code() -> tuple[str, bool]:

@@ -52,8 +52,7 @@ class WideningBlock(nn.Module):
         real, drop = None if mask is None else mask[:, None, None], self.drop if self.training else 0.0
         attended = scaled_dot_product_attention(query, key, value, real, drop)  # (C, heads, L, D / heads)
         z = self.dropout(self.out(attended.transpose(1, 2).flatten(2)))  # (C, L, D)
-        out: Tensor = z + self.dropout(self.network(self.norm2(z)))
-        return out
+        return z + self.dropout(self.network(self.norm2(z)))
 
 
 @dataclass(frozen=True, config=ConfigDict(strict=True))

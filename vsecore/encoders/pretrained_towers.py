@@ -225,8 +225,7 @@ class _Projected(nn.Module):
         self.model, self.projection = model, projection
 
     def forward(self, inputs: Tensor) -> Tensor:
-        projected: Tensor = self.projection(self.model(inputs).pooler_output)  # (B, D)
-        return projected
+        return self.projection(self.model(inputs).pooler_output)  # (B, D)
 
 
 def read_config(path: Path, kind: Kind | None = None) -> Any:
@@ -296,8 +295,7 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
     view = {"side": side, "resize": resize, "resampling": resampling}
     view |= {"smallest_crop": smallest_crop, "flip": flip}
     told = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
-    config: VisionConfig = from_json(str(path), json.dumps(told), VisionConfig)
-    return config
+    return from_json(str(path), json.dumps(told), VisionConfig)
 
 
 def width_of(config: Any) -> int:

@@ -67,5 +67,4 @@ class WindowEncoder(WordEncoder):
     def _read(self, windows: Tensor) -> Tensor:
         """Turn windows (..., window) of words into vectors (..., D)."""
         hidden = relu(self.hidden(self.embedding(windows).flatten(-2)))  # (..., H)
-        states: Tensor = self.project(dropout(hidden, self.drop, self.training))
-        return states
+        return self.project(dropout(hidden, self.drop, self.training))

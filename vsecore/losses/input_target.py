@@ -41,8 +41,7 @@ class InputTargetDecoder(nn.Module):
         """
         # A state depends on the words before it alone, so padding at the end changes nothing.
         states, _ = self.gru(self.embedding(tokens[:, :-1]), captions[None].contiguous())  # (C, L - 1, D)
-        logits: Tensor = self.out(states)
-        return logits
+        return self.out(states)
 
 
 class InputTarget(Loss):

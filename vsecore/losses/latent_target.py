@@ -58,8 +58,7 @@ class LatentTargetDecoder(nn.Module):
 
     def forward(self, captions: Tensor) -> Tensor:
         """Predict the targets, (C, D) to (C, T)."""
-        predicted: Tensor = self.layers(captions)
-        return predicted
+        return self.layers(captions)
 
 
 class LatentTarget(Loss):

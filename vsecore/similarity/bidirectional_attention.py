@@ -48,8 +48,7 @@ def focal_attention(
     Source: Liu et al. 2019 (BFAN) and its released code.
     """
     bfan = FocalAttention(focus, smooth)
-    scores: Tensor = bfan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
-    return scores
+    return bfan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
 
 
 class FocalAttention(Similarity):

@@ -56,8 +56,7 @@ def cross_attention(
     Source: Lee et al. 2018 (SCAN), section 3.1; the leak from its released code.
     """
     scan = CrossAttention(direction, smooth, aggregate, lse, negative_slope)
-    scores: Tensor = scan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
-    return scores
+    return scan(Embedding(None, v, v_mask), Embedding(None, t, t_mask))
 
 
 class CrossAttention(Similarity):

@@ -45,14 +45,12 @@ class Block(nn.Module):
         """Turn elements (B, N, D) into as many of the same width; at the padding the result means nothing."""
         padding = None if mask is None else ~mask
         if not self.printed_residual:
-            out: Tensor = self.layer(x, src_key_padding_mask=padding)
-            return out
+            return self.layer(x, src_key_padding_mask=padding)
         layer, normal = self.layer, self.layer.norm1(x)
         attended, _ = layer.self_attn(normal, normal, normal, key_padding_mask=padding, need_weights=False)
         z = x + layer.dropout1(attended)  # (B, N, D)
         hidden = layer.dropout(layer.activation(layer.linear1(layer.norm2(z))))  # (B, N, H)
-        out = x + layer.dropout2(layer.linear2(hidden))  # (B, N, D)
-        return out
+        return x + layer.dropout2(layer.linear2(hidden))  # (B, N, D)
 
 
 class TransformerReasoner(nn.Module):
