@@ -44,10 +44,7 @@ class GCNPool(nn.Module):
 class _Reasoning(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.theta = nn.Linear(dim, dim)
-        self.phi = nn.Linear(dim, dim)
-        self.message = nn.Linear(dim, dim)  # W_g
-        self.out = nn.Linear(dim, dim)  # W_r
+        self.theta, self.phi, self.message, self.out = (nn.Linear(dim, dim) for _ in range(4))  # θ φ W_g W_r
         nn.init.zeros_(self.out.weight)
         nn.init.zeros_(self.out.bias)
 

@@ -51,11 +51,8 @@ class _Alignments(Similarity):
         self.width = width = width or max(1, dim // 4)
         self.picture = _Whole(dim, dropout, norms=True)
         self.caption = _Whole(dim, dropout, norms=False)
-        self.of_words, self.of_wholes, self.score = (
-            projection(dim, width),
-            projection(dim, width),
-            projection(width, 1),
-        )
+        self.of_words, self.of_wholes = (projection(dim, width) for _ in range(2))
+        self.score = projection(width, 1)
 
     def combine(self, nodes: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Make one vector (K, Q, M) of a pair's alignments, (K, Q, 1 + L, M): of the whole, then of words.

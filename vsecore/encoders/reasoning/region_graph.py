@@ -57,10 +57,7 @@ class GraphLayer(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.theta = nn.Linear(dim, dim)
-        self.phi = nn.Linear(dim, dim)
-        self.message = nn.Linear(dim, dim)  # g
-        self.out = nn.Linear(dim, dim)  # W
+        self.theta, self.phi, self.message, self.out = (nn.Linear(dim, dim) for _ in range(4))  # θ, φ, g, W
         self.normalise = ElementNorm(dim)
         nn.init.zeros_(self.normalise.weight)
 
