@@ -23,7 +23,7 @@ def read(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
     Raises:
         RuntimeError: a second derivative is asked for on a CPU, with a mask or two networks.
     """
-    with _without_autocast(x):
+    with torch.autocast(x.device.type, enabled=False):  # small updates vanish in half precision
         x = x.to(networks[0].all_weights[0][0].dtype)
         if _packs(x, mask, networks):
             readings, places, _ = _read_packed(x, mask, networks)
@@ -44,7 +44,7 @@ def read_to_end(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
 
     Arguments and errors are those of `read`.
     """
-    with _without_autocast(x):
+    with torch.autocast(x.device.type, enabled=False):  # small updates vanish in half precision
         x = x.to(networks[0].all_weights[0][0].dtype)
         if _packs(x, mask, networks):
             readings, _, ends = _read_packed(x, mask, networks)
@@ -52,11 +52,6 @@ def read_to_end(x: Tensor, mask: Tensor | None, *networks: nn.GRU) -> Tensor:
         last = (count_real(x, mask) - 1).view(-1, 1, 1)  # (B, 1, 1)
         states = [networks[0](x)[0]] + [one(_turned(x, mask))[0] for one in networks[1:]]  # (B, N, D) each
         return torch.cat([each.gather(1, last.expand(-1, 1, each.shape[2])) for each in states], 1).mean(1)
-
-
-def _without_autocast(x: Tensor) -> torch.autocast:
-    """In half precision, the choice of autocast, small updates of a state would be lost."""
-    return torch.autocast(x.device.type, enabled=False)
 
 
 def _turned(x: Tensor, mask: Tensor | None) -> Tensor:
