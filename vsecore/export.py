@@ -104,8 +104,7 @@ def index(model: VSE, test: Split, tokenizer: Tokenizer) -> dict[str, object]:
         rows = unit(pictures.needed("elements"))  # (n, N, D)
     else:
         rows = pictures.vectors if pictures.vectors.ndim == 3 else pictures.vectors.unsqueeze(1)  # (n, K, D)
-    mask = pictures.mask if pictures.vectors is None else None
-    real = torch.ones(rows.shape[:2], dtype=torch.bool) if mask is None else mask
+    real = torch.ones(rows.shape[:2], dtype=torch.bool) if pictures.mask is None else pictures.mask
     return {"index": packed(rows[real]), "counts": real.sum(1).tolist()}
 
 
