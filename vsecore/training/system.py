@@ -65,13 +65,11 @@ class System(nn.Module):
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
             context["target_dim"] = data.train.targets.shape[1]
+        elif recipe.predicts_targets:
+            raise ValueError(f"recipe {recipe.name!r} predicts targets, and data {data.name!r} has none")
         context["pretrained_scale"] = model.text_encoder.pretrained_scale
         context["pretrained_bias"] = model.text_encoder.pretrained_bias
-        losses = {}
-        for part in recipe.losses:
-            if LOSSES.takes(part.name, "target_dim") and "target_dim" not in context:
-                raise ValueError(f"loss {part.name!r} predicts targets, and data {data.name!r} has none")
-            losses[part.name] = LOSSES.build(part.name, part.options, **context)
+        losses = {part.name: LOSSES.build(part.name, part.options, **context) for part in recipe.losses}
         weights = {part.name: part.weight for part in recipe.losses}
         settings = recipe.training
         return cls(model, losses, weights, settings.frozen_epochs, settings.embed_at_a_time)
