@@ -99,7 +99,6 @@ def _known() -> set[tuple[str, str]]:
 
 
 def _named() -> dict[str, str]:
-    named: dict[str, str] = {}
     with contextlib.suppress(ValueError, FileNotFoundError):  # then the files are asked for again
-        named = read_json(cache_folder() / NAMED, dict[str, str])
-    return named
+        return read_json(cache_folder() / NAMED, dict[str, str])
+    return {}
