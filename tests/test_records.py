@@ -60,7 +60,7 @@ def test_a_record_names_the_commit_and_whether_it_is_what_was_run(tmp_path, monk
     source = tmp_path / "vsecore" / "records.py"
     source.parent.mkdir()
     source.write_text("1")
-    monkeypatch.setattr(records, "__file__", str(source))
+    monkeypatch.setattr(records, "ROOT", tmp_path)
     assert records._code() == ("", False)  # no checkout
     git("init", "-q")
     git("add", ".")

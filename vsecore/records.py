@@ -22,7 +22,7 @@ from pydantic import ConfigDict
 
 from vsecore.arguments import Finite
 from vsecore.data.files import read_json, read_text, write_atomically
-from vsecore.paths import assets
+from vsecore.paths import ROOT, assets
 from vsecore.recipes.plain import flatten
 from vsecore.training import Run
 from vsecore.training.distributed import best_device, hardware, peak_memory
@@ -243,14 +243,12 @@ def published() -> list[Published]:
 
 def _code() -> tuple[str, bool]:
     """Return the commit of this checkout, and whether its sources have changed since."""
-    root = Path(__file__).parents[1]
-    if not (root / ".git").exists():  # installed: git would describe another project
+    if not (ROOT / ".git").exists():  # installed: git would describe another project
         return "", False
 
     def git(*arguments: str) -> str:
-        return subprocess.check_output(
-            ["git", "-C", str(root), *arguments], text=True, stderr=subprocess.DEVNULL
-        )
+        command = ["git", "-C", str(ROOT), *arguments]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
 
     try:
         return git("rev-parse", "HEAD").strip(), bool(git("status", "--porcelain", "--", *SOURCES).strip())
