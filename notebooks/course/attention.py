@@ -22,6 +22,7 @@ from course.sketch import rectangle
 from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
+from vsecore.scoring import evaluating
 
 if TYPE_CHECKING:
     from vsecore.training import Run
@@ -39,7 +40,7 @@ class Seen:
 
     Args:
         pixels: what people see, uint8 (H, W, 3).
-        features: what the model reads: its elements (N, F), or pixels (3, h, w) if the model has a backbone.
+        features: what the model reads: its elements (N, F).
         boxes: where each element lies, (N, 4): left, top, right and bottom as shares of the picture's width
             and height. None: the elements are the cells of a square grid, row by row from the top left.
 
@@ -178,14 +179,10 @@ def word_maps(run: Run, picture: Seen, caption: str, *, words: Sequence[str] | N
 
 def _values(vse: VSE, picture: Seen, tokens: Tensor, mask: Tensor) -> tuple[Tensor, Measure]:
     """What a model says of each word with each element of the picture, (M, N), and what that is."""
-    device, was_training = next(vse.parameters()).device, vse.training
-    features = torch.from_numpy(np.array(picture.features))[None].to(device)  # (1, N, F) or (1, 3, h, w)
-    vse.eval()
-    try:
-        v = vse.encode_pictures(features.float() if features.is_floating_point() else features)
+    features = torch.from_numpy(np.array(picture.features, np.float32))[None]  # (1, N, F)
+    with evaluating(vse) as device:
+        v = vse.encode_pictures(features.to(device))
         t = vse.encode_captions(tokens.to(device), mask.to(device))
-    finally:
-        vse.train(was_training)
     assert v.elements is not None and t.elements is not None  # `VSE` always gives them
     weigh = getattr(vse.similarity, "weights", None)
     if weigh is None:
@@ -199,7 +196,7 @@ def places_of(picture: Seen, elements: int) -> np.ndarray:
     if picture.boxes is not None:
         boxes = np.asarray(picture.boxes, dtype=float)
     else:
-        count = len(picture.features) if len(picture.features.shape) == 2 else math.isqrt(elements) ** 2
+        count = len(picture.features)
         side = math.isqrt(count)
         if side**2 != count:
             raise ValueError(f"boxes is None, but {count} elements are no square grid: say where each lies")
