@@ -10,7 +10,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course.wording import signed, table, typeset
 from vsecore import records
-from vsecore.paths import results
 from vsecore.records import Record
 from vsecore.training.planning import duration
 
@@ -33,11 +32,6 @@ KINDS = {
     "hnsw": "a graph of neighbours",
 }
 """The kinds of index, as readers call them."""
-
-
-def lay_costs(folder: Path) -> None:
-    """Write the page of costs into a folder."""
-    (folder / "costs.md").write_text(page(results()), encoding="utf-8")
 
 
 def page(kept: Path) -> str:

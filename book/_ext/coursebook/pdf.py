@@ -22,8 +22,6 @@ def print_book(html: Path, out: Path, tell: Callable[[str], None] = print) -> Pa
 
     Solutions are printed open, since paper cannot be unfolded; folded set-up code is left out.
     """
-    if not (html / "index.html").is_file():
-        raise FileNotFoundError(f"{html / 'index.html'} is missing; build the book first: make book")
     bound = PdfWriter()
     starts: dict[str, int] = {}  # address of a page of the book -> its first page on paper
     with browser() as running:
