@@ -12,24 +12,22 @@ from course.sketch import canvas
 from vsecore.experiments import get_experiment
 from vsecore.recipes import Part, Recipe, get
 
-SYSTEMS: dict[str, tuple[str, str]] = {
-    "VSE++": ("cross_attention", "VSE++"),
-    "SCAN": ("cross_attention", "SCAN t2i"),
-    "VSRN": ("cross_attention", "VSRN"),
-    "PVSE": ("set_similarities", "PVSE"),
-    "BFAN": ("cross_attention", "BFAN prob"),
-    "thesis": ("relational_losses", "pooling"),
-    "TERN": ("cross_attention", "TERN"),
-    "AOQ": ("offline_losses", "VSRN + AdapOffQuin"),
-    "PCME": ("set_similarities", "PCME"),
-    "VSE∞": ("2ad_systems", "VSE∞"),
-    "2AD": ("2ad_systems", "VSE+2AD"),
-    "DivE": ("set_similarities", "DivE"),
-    "LTD": ("latent_targets", "BL + LTD, constraint"),
+SYSTEMS: dict[str, tuple[int, str, str]] = {
+    "VSE++": (2018, "cross_attention", "VSE++"),
+    "SCAN": (2018, "cross_attention", "SCAN t2i"),
+    "VSRN": (2019, "cross_attention", "VSRN"),
+    "PVSE": (2019, "set_similarities", "PVSE"),
+    "BFAN": (2019, "cross_attention", "BFAN prob"),
+    "thesis": (2019, "relational_losses", "pooling"),
+    "TERN": (2020, "cross_attention", "TERN"),
+    "AOQ": (2020, "offline_losses", "VSRN + AdapOffQuin"),
+    "PCME": (2021, "set_similarities", "PCME"),
+    "VSE∞": (2021, "2ad_systems", "VSE∞"),
+    "2AD": (2022, "2ad_systems", "VSE+2AD"),
+    "DivE": (2023, "set_similarities", "DivE"),
+    "LTD": (2023, "latent_targets", "BL + LTD, constraint"),
 }
-"""Each system as one arm of an experiment, in the order of their years."""
-_YEARS = (2018, 2018, 2019, 2019, 2019, 2019, 2020, 2020, 2021, 2021, 2022, 2023, 2023)
-YEARS = dict(zip(SYSTEMS, _YEARS, strict=True))
+"""Each system's year, and the experiment and the arm that it is."""
 STAGES = ("encode", "pool", "compare", "learn")
 READABLE = {
     "0-layer transformer": "word vectors + bidirectional GRU",
@@ -60,7 +58,7 @@ _PARTS = re.compile("|".join(rf"\b{name}\b" for name in READABLE))
 
 def recipe_of(system: str) -> Recipe:
     """Return the recipe of one of `SYSTEMS`, at full size and on regions."""
-    experiment, arm = SYSTEMS[system]
+    _, experiment, arm = SYSTEMS[system]
     (candidates,) = get_experiment(experiment).systems(arm, "region")
     return get(candidates.recipes[0])
 
@@ -91,7 +89,7 @@ def _told(part: Part) -> str:
 
 
 def picture(recipes: Mapping[str, Recipe]) -> Figure:
-    """Draw systems as rows and stages as columns; what differs from the first row is coloured."""
+    """Draw `SYSTEMS` as rows and stages as columns; what differs from the first row is coloured."""
     rows = {
         name: {
             stage: _PARTS.sub(lambda part: READABLE[part[0]], told) for stage, told in choices(recipe).items()
@@ -112,8 +110,7 @@ def picture(recipes: Mapping[str, Recipe]) -> Figure:
             ink, x = "black" if new else "0.35", start + 0.06
             axes.text(x, place, lines, va="center", fontsize=10, linespacing=1.05, color=ink)
     for place, name in enumerate(rows):
-        year = f"\n{YEARS[name]}" if name in YEARS else ""
-        axes.text(0, place, name + year, va="center", weight="bold", fontsize=10)
+        axes.text(0, place, f"{name}\n{SYSTEMS[name][0]}", va="center", weight="bold", fontsize=10)
     return figure
 
 
