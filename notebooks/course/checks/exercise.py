@@ -234,7 +234,12 @@ def _stopped_by_dots(answer: Callable[..., Any]) -> Callable[..., Any]:
         try:
             result = answer(*arguments)
         except Exception as error:
-            if _not_written(error) or _speaks_of_dots(error):
+            said = str(error)
+            # A bare `raise NotImplementedError`: PyTorch's own say more, as for a mean of bools.
+            not_written = isinstance(error, NotImplementedError) and not said
+            # Errors of other types may speak of an ellipsis too: in an index, or in the equation of `einsum`.
+            dots = "ellipsis" in said and isinstance(error, TypeError | AttributeError)
+            if not_written or dots or said.endswith("dtype of ellipsis"):
                 raise _DotsLeftError from error
             raise
         if holds_dots(result):
@@ -242,22 +247,6 @@ def _stopped_by_dots(answer: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return watched
-
-
-def _not_written(error: Exception) -> bool:
-    """Whether it is a bare `raise NotImplementedError`: PyTorch's own say more, as for a mean of bools."""
-    return isinstance(error, NotImplementedError) and not str(error)
-
-
-def _speaks_of_dots(error: Exception) -> bool:
-    """Whether Python, NumPy or PyTorch got dots where they wanted a value.
-
-    Errors of other types may speak of an ellipsis too: one in an index or in the equation of an `einsum`.
-    """
-    said = str(error)
-    return ("ellipsis" in said and isinstance(error, TypeError | AttributeError)) or said.endswith(
-        "dtype of ellipsis"
-    )
 
 
 def _tried(task: Exercise, trial: Trial, answer: Any) -> tuple[bool, Exception | None]:
