@@ -173,7 +173,6 @@ def test_homework_names_what_counts(tmp_path):
         ({"jobs": 0}, "jobs"),
         ({"homework": ["99.step"]}, "homework"),
         ({"out": Path("class")}, "out"),
-        ({"folder": Path("class", "00.ipynb")}, "folder"),
         ({"folder": Path("empty")}, "folder"),
         ({"folder": Path("links")}, "folder"),
         ({"folder": Path("broken")}, r"a\.ipynb.*no notebook"),
@@ -194,8 +193,9 @@ def test_a_bad_option_is_named(option, named, tmp_path, monkeypatch):
     Path("broken", "a.ipynb").write_text('{"cells": 3}')
     with pytest.raises(ValueError, match=named):
         grade_folder(**{"folder": Path("class"), "tell": no_words} | option)
-    with pytest.raises(FileNotFoundError, match="folder"):
-        grade_folder(Path("nowhere"), tell=no_words)
+    for wrong in (Path("nowhere"), Path("class", "00.ipynb")):
+        with pytest.raises(NotADirectoryError, match="folder"):
+            grade_folder(wrong, tell=no_words)
     assert not list(tmp_path.rglob("grades"))
 
 

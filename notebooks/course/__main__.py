@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from course.datasets import DatasetName
+from course.lesson import Tier, begin
 from vsecore import cli, paths, stopping, threads
 from vsecore.cli.options import check_writable
 
@@ -26,8 +28,8 @@ Names = Annotated[list[str] | None, Argument(help="Beginnings of names, such as 
 @app.command()
 def course(
     notebooks: Names = None,
-    tier: Annotated[str, Option(help="smoke, lesson or full.")] = "lesson",
-    data: Annotated[str, Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
+    tier: Annotated[Tier, Option(help="smoke, lesson or full.")] = "lesson",
+    data: Annotated[DatasetName, Option(help="scenes, flickr8k, flickr30k or coco.")] = "scenes",
     data_root: Annotated[str, Option(help="The folder of a photograph collection.")] = "",
     seed: Annotated[int, Option(min=0, max=2**63 - 1, help="Seeds everything that is random.")] = 0,
 ) -> None:
@@ -35,11 +37,10 @@ def course(
     if tier != "full":  # two notebooks at a time, so one thread here and in each of them
         os.environ.update(threads.one_thread(os.environ))
     from course import batch
-    from course.lesson import begin
     from coursebook.build import build_book
 
     # It refuses a wrong parameter now, not after the first notebook.
-    begin(tier, data, data_root, seed)  # type: ignore[arg-type]
+    begin(tier, data, data_root, seed)
     executed = paths.ROOT / "build" / "notebooks"
     root = str(Path(data_root).resolve()) if data_root else ""
     parameters = {"tier": tier, "data": data, "data_root": root, "seed": seed}
@@ -182,9 +183,9 @@ def grade(
         list[str] | None,
         Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
     ] = None,
-    tier: Annotated[str, Option(help="smoke, lesson or full.")] = "smoke",
+    tier: Annotated[Tier, Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, Option(help="The limit for each notebook.")] = 10.0,
-    jobs: Annotated[int, Option(min=1, help="How many learners at a time.")] = 1,
+    jobs: Annotated[int, Option(help="How many learners at a time.")] = 1,
 ) -> None:
     """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, cast, get_args
+from typing import Annotated, Literal, TypeVar, cast
 
 import numpy as np
 import psutil
@@ -41,7 +41,6 @@ from vsecore.scenes.networks import NETWORKS, weights_file
 from vsecore.training import RESULTS_VERSION, Run, fit
 
 Tier = Literal["smoke", "lesson", "full"]
-TIERS: tuple[Tier, ...] = get_args(Tier)
 SMOKE_SIZES = {"train": 600, "dev": 100, "test": 200}
 LESSON_RECORDS = results() / "lesson"
 T = TypeVar("T")

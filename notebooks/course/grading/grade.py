@@ -13,7 +13,8 @@ from course.batch import make_world
 from course.checks import EXERCISES
 from course.grading.marking import Mark, MarkState, NotebookMarks, exercises_of, one_line, read_hand_in
 from course.grading.work import Marked, Work, known, mark_all
-from course.lesson import TIERS
+from course.lesson import Tier
+from vsecore.arguments import Count, Positive, checked
 from vsecore.data.files import write_atomically, write_whole
 
 SIGNS: dict[MarkState, str] = {
@@ -36,14 +37,15 @@ class LearnerMarks:
         self.points, self.possible = sum(mark.points for mark in marks), sum(mark.possible for mark in marks)
 
 
+@checked
 def grade_folder(
     folder: Path,
     out: Path | None = None,
     *,
     homework: Sequence[str] = (),
-    tier: str = "smoke",
-    minutes: float = 10.0,
-    jobs: int = 1,
+    tier: Tier = "smoke",
+    minutes: Positive = 10.0,
+    jobs: Count = 1,
     tell: Callable[[str], None] = print,
 ) -> Path:
     """Run the notebooks of one learner or of a class, write a report, and return the page to open.
@@ -53,10 +55,6 @@ def grade_folder(
     run that was stopped goes on. The arguments are those of `python -m course grade`; `tell` is called with a
     line about each notebook.
     """
-    if tier not in TIERS:
-        raise ValueError(f"tier is {tier!r}: it must be one of {', '.join(TIERS)}")
-    if not minutes > 0 or jobs < 1:
-        raise ValueError(f"minutes is {minutes} and jobs is {jobs}: both must be above 0")
     if unknown := [name for name in homework if not exercises_of([name])]:
         raise ValueError(
             f"homework is {unknown[0]!r}: it must be a notebook that has exercises "
@@ -115,10 +113,8 @@ def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[
 
 def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     """Return each learner's folder and the notebooks in it: no links, nothing hidden, and no reports."""
-    if folder.is_file():
-        raise ValueError(f"folder is {folder}, which is a file: it must be the folder that it lies in")
     if not folder.is_dir():
-        raise FileNotFoundError(f"folder is {folder}, which does not exist: it must be a folder of notebooks")
+        raise NotADirectoryError(f"folder is {folder}: it must be a folder of notebooks")
     if out.resolve() == folder.resolve():
         raise ValueError(f"out is {out}: it must be another folder, where no notebook lies")
     homes: dict[Path, list[Path]] = {}
