@@ -44,8 +44,8 @@ def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, s
     for file in (GRADING / "inside.py", GRADING / "values.py", COURSE / "checks" / "borrowed.py"):
         shutil.copyfile(file, course / "checks" / file.name.replace("inside", "__init__"))
     shutil.copytree(assets(), checkout / "assets")
-    cache = cache_folder()
-    shutil.copytree(cache, scratch / "cache", copy_function=_link, ignore=shutil.ignore_patterns(".*"))
+    cache = cache_folder().resolve()
+    shutil.copytree(cache, scratch / "cache", copy_function=os.symlink, ignore=shutil.ignore_patterns(".*"))
 
     environment = {name: value for name, value in os.environ.items() if _NEEDED.match(name)}
     found_before = [environment["PYTHONPATH"]] if environment.get("PYTHONPATH") else []
@@ -56,14 +56,9 @@ def furnish(scratch: Path, imports_course: bool) -> tuple[list[str], dict[str, s
         "HF_HUB_OFFLINE": "1",
         **dict.fromkeys(("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"), str(settings)),
     }
-    rules = {"readable": [str(cache.resolve())], "writable": [str(scratch)], "course": imports_course}
+    rules = {"readable": [str(cache)], "writable": [str(scratch)], "course": imports_course}
     program = str(GRADING / "confined.py")
     return [sys.executable, "-P", program, json.dumps(rules), "-f", "{connection_file}"], environment
-
-
-def _link(source: str, target: str) -> str:
-    Path(target).symlink_to(Path(source).resolve())
-    return target
 
 
 # ---- Ending everything that a kernel has started, however well it hid -----------------------------------
