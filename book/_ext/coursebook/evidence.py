@@ -7,7 +7,6 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -66,26 +65,18 @@ def lay_evidence(folder: Path, kept: Path = RESULTS) -> None:
         (folder / f"{work}.md").write_text(page(work, kept, folder), encoding="utf-8")
 
 
-@dataclass(frozen=True)
 class Findings:
-    """What the records say of a paper; by data, and then by experiment."""
+    """What the records say of a paper, by data, then by experiment; these share one world of scenes."""
 
-    outcomes: Mapping[str, Sequence[Outcome]]
-    fair: Mapping[str, Mapping[str, Mapping[str, Studied]]]
-    oracle: Mapping[str, float]
-    """The rsum of the oracle, where the truth is known."""
-
-    @classmethod
-    def read(cls, work: str, kept: Path) -> Findings:
-        """Read all records of a paper, whose experiments share one world of scenes."""
-        names = list(BY_WORK[work])
-        worlds = {get_experiment(name).world for name in names}
+    def __init__(self, work: str, kept: Path) -> None:
+        self.outcomes = {data: outcomes(work, data, folder=kept) for data in DATA}
+        self.fair = {
+            data: {name: studied(name, data, folder=kept) for name in BY_WORK[work]} for data in DATA
+        }
+        worlds = {get_experiment(name).world for name in BY_WORK[work]}
         found = records.find(kept, name=ORACLE) if kept.is_dir() else []
-        return cls(
-            {data: outcomes(work, data, folder=kept) for data in DATA},
-            {data: {name: studied(name, data, folder=kept) for name in names} for data in DATA},
-            dict([("scenes", entry.metrics["rsum"]) for entry in found if entry.data["name"] in worlds]),
-        )
+        sums = [entry.metrics["rsum"] for entry in found if entry.data["name"] in worlds]
+        self.oracle = dict(zip(["scenes"], sums[-1:], strict=False))  # where the truth is known
 
     def trained(self, data: str) -> bool:
         """Whether anything is trained on some data."""
@@ -94,7 +85,7 @@ class Findings:
 
 def page(work: str, kept: Path, figures: Path) -> str:
     """Return a paper's page in MyST Markdown, from a folder of records, and draw its figures into another."""
-    paper, found = WORKS[work], Findings.read(work, kept)
+    paper, found = WORKS[work], Findings(work, kept)
     differences = [
         statistics.mean(outcome.differences.get("rsum") or [math.nan])
         for data, rests_on in (("scenes", paper.rests_on), ("flickr8k", paper.on_photographs))
