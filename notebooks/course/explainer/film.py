@@ -23,7 +23,7 @@ from vsecore.experiments.watching import observe_losses
 from vsecore.export import packed
 from vsecore.losses import negatives_kept
 from vsecore.scoring import encode
-from vsecore.training import Event, Run, evaluate_split, fit
+from vsecore.training import Event, evaluate_split, fit
 
 EPOCHS = 15
 BATCH = tuple(range(0, 960, 15))
@@ -76,17 +76,6 @@ def batch_of(test: Split) -> Split:
     rows = np.array(BATCH)
     captions = [max((test.captions[at] for at in np.flatnonzero(test.owner == row)), key=len) for row in rows]
     return replace(test.take(rows, test.pictures[rows]), captions=captions, owner=np.arange(len(rows)))
-
-
-def record(name: str) -> tuple[Run, Tensor, dict[str, Tensor]]:
-    """Train a film's system; return the run, the frames' vectors (F, 2, B, D), and numbers by name, (F,)."""
-    system = FILMS[name].system
-    data, words = trained.data_of(system), trained.vocabulary()
-    camera = Camera(batch_of(replace(data.test, targets=None)), words)
-    recipe = trained.recipe_of(system).override({"training.epochs": EPOCHS})
-    run = fit(recipe, data, seed=0, tokenizer=words, callback=camera)
-    numbers = {key: torch.tensor([one[key] for one in camera.numbers]) for key in camera.numbers[0]}
-    return run, torch.stack(camera.vectors), numbers
 
 
 def developed(vectors: Tensor) -> dict[str, Tensor]:
@@ -143,11 +132,17 @@ def told(name: str, test: Split) -> dict[str, object]:
 
 def make(name: str) -> None:
     """Record a film: train its system, store the frames in half precision, and keep a record of the run."""
-    run, vectors, numbers = record(name)
+    system = FILMS[name].system
+    data, words = trained.data_of(system), trained.vocabulary()
+    camera = Camera(batch_of(replace(data.test, targets=None)), words)
+    recipe = trained.recipe_of(system).override({"training.epochs": EPOCHS})
+    run = fit(recipe, data, seed=0, tokenizer=words, callback=camera)
+    # A number for each frame, (F,), by name; the vectors of all frames are (F, 2, B, D).
+    numbers = {key: torch.tensor([one[key] for one in camera.numbers]) for key in camera.numbers[0]}
     kept = {
         key: value if key in ("step", "which") else value.half()
-        for key, value in (developed(vectors) | numbers).items()
+        for key, value in (developed(torch.stack(camera.vectors)) | numbers).items()
     }
     write_whole(trained.FOLDER / f"{name}.safetensors", save(kept))
-    metrics = evaluate_split(run.model, trained.data_of(FILMS[name].system).test, run.tokenizer)
+    metrics = evaluate_split(run.model, data.test, words)
     records.write(records.record_run(run, metrics, f"the explainer's {name}"), trained.RECORDS)

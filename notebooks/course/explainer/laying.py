@@ -22,7 +22,7 @@ from PIL import Image
 
 from course.engine import FIRST_RECIPE, first_engine
 from course.explainer import film, trained
-from vsecore import paths, scenes
+from vsecore import paths, records, scenes
 from vsecore.data.splits import FeatureKind, Split
 from vsecore.export import exported, index, packed, script_name, write_script
 from vsecore.scenes import grammar
@@ -163,15 +163,12 @@ def lay_features(folder: Path, kind: str, split: Split) -> None:
         write_script(folder, f"{kind}-{start // CHUNK}", {"features": parts, "counts": sizes})
 
 
-def systems(names: Iterable[str]) -> list[tuple[str, str, str, str]]:
-    """Return each system's name, title, kind, and what the page says of it."""
-    told = []
-    for name in names:
-        shown = trained.SYSTEMS[name]
-        record, epochs = trained.measured(name), trained.recipe_of(name).training.epochs
-        result = f"; its rsum (six recalls in %) is {record.metrics['rsum']:.0f} of 600" if record else ""
-        told.append((name, shown.title, shown.kind, f"{shown.about} Trained for {epochs} epochs{result}."))
-    return told
+def told(name: str) -> tuple[str, str, str, str]:
+    """Return a system's name, title, kind, and what the page says of it."""
+    shown, recipe = trained.SYSTEMS[name], trained.recipe_of(name)
+    rsum = records.find(trained.RECORDS, config_hash=recipe.hash())[-1].metrics["rsum"]
+    result = f"{recipe.training.epochs} epochs; its rsum (six recalls in %) is {rsum:.0f} of 600."
+    return name, shown.title, shown.kind, f"{shown.about} Trained for {result}"
 
 
 def world(names: Iterable[str]) -> dict[str, object]:
@@ -193,7 +190,7 @@ def world(names: Iterable[str]) -> dict[str, object]:
         "first": len(FIRST_EXAMPLES),
         "order": ORDER,
         "negatives": [row for row in range(3, len(captions), 35) if 3 <= relevance[row].sum() <= 20],
-        "systems": systems(names),
+        "systems": [told(name) for name in names],
         "films": [(name, shown.title) for name, shown in film.FILMS.items()],
         "alike": ALIKE,
         "boxes": [(boxes_of(scene) / SIDE).tolist() for scene in drawn],

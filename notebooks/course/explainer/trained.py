@@ -107,12 +107,6 @@ def marked(test: Split) -> tuple[Split, Split, list[tuple[str, str, int]]]:
     return tagged, bare, [(tagged.captions[row], bare.captions[row], int(test.owner[row])) for row in rows]
 
 
-def measured(name: str) -> records.Record | None:
-    """Return the record of one of `SYSTEMS`; None before it is trained."""
-    found = records.find(RECORDS, config_hash=recipe_of(name).hash()) if RECORDS.is_dir() else []
-    return found[-1] if found else None
-
-
 def load(name: str) -> VSE:
     """Return one of `SYSTEMS`, in evaluation mode."""
     recipe = recipe_of(name)
