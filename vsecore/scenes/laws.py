@@ -5,10 +5,10 @@ so that every relation that a caption may speak of can be seen, and every relati
 plainly false. All arithmetic is on whole numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from vsecore.scenes.catalogue import CATALOGUE
-from vsecore.scenes.facts import PLACES, RELATIONS, SIDE, Kind, Scene, Size, Thing
+from vsecore.scenes.facts import SIDE, Kind, Scene, Size, Thing
 
 Box = tuple[int, int, int, int]
 Relation = tuple[str, int, int]
@@ -26,7 +26,7 @@ GROUND_LINES: dict[str, dict[str, dict[int, int]]] = {
 }
 SKY_BOTTOM = 50  # flying things and the things of the sky stay above this line
 SKY_DEPTH = 3  # the sun, the moon, the clouds: behind everything
-AIR_DEPTHS = (1, 2)
+ALOFT = {"air": (1, 2), "sky": (SKY_DEPTH,)}  # the depths of what does not stand on anything
 SET_BACK = ("house",)  # too large for the front of the picture
 NEARNESS = {0: 100, 1: 82, 2: 68, SKY_DEPTH: 100}  # percent of the full height
 SMALL = 64  # percent of the large size
@@ -67,7 +67,6 @@ RIDERS = {
     "boy": ("boat", "sledge"),
     "girl": ("boat", "sledge"),
     "ball": ("bench",),
-    "flower": (),
 }
 
 
@@ -209,75 +208,56 @@ def deck(bearer: Thing) -> tuple[int, int, int]:
     return left + width * start // 100, left + width * stop // 100, top + (bottom - top) * down // 100
 
 
-def inside(box: Box) -> bool:
-    return box[0] >= 1 and box[1] >= 1 and box[2] <= SIDE - 1 and box[3] <= SIDE - 1
+def can_be_drawn(box: Box) -> bool:
+    """Whether a box is inside the picture, with one pixel to spare, and not too small."""
+    left, top, right, bottom = box
+    inside = left >= 1 and top >= 1 and right <= SIDE - 1 and bottom <= SIDE - 1
+    return inside and right - left >= SMALLEST and bottom - top >= SMALLEST
 
 
-def ground_depths(place: str, kind: Kind) -> list[int]:
-    """The depths at which a kind may stand in a place."""
+def depths(place: str, kind: Kind) -> list[int]:
+    """The depths at which a kind may be in a place."""
+    if kind.stands in ALOFT:
+        return [*ALOFT[kind.stands]]
     lines = GROUND_LINES[place].get(kind.stands, {})
     return [depth for depth in sorted(lines) if depth > 0 or kind.name not in SET_BACK]
-
-
-def too_small(box: Box) -> bool:
-    return box[2] - box[0] < SMALLEST or box[3] - box[1] < SMALLEST
 
 
 # --- The laws ---------------------------------------------------------------------------------------------
 
 
-def broken_law(scene: Scene) -> str:
-    """The first law of the world that a scene breaks; "": none."""
-    return next((law for law, kept in _laws(scene) if not kept), "")
-
-
-def _laws(scene: Scene) -> Iterator[tuple[str, bool]]:
-    """Yields each law and whether a scene keeps it; later ones trust that it keeps those before."""
-    things, ties, rows = scene.things, ties_of(scene.relations), range(len(scene.things))
-    yield "a known place", scene.place in PLACES
-    yield "2 to 5 things", 2 <= len(things) <= 5
-    known = all(name in RELATIONS and {i, j} <= {*rows} and i != j for name, i, j in scene.relations)
-    yield "known relations of two things", known
+def lawful(scene: Scene) -> bool:
+    """Whether each thing is where it may be and can be seen, and the relations are those that boxes say."""
+    things, ties = scene.things, ties_of(scene.relations)
     tie_of = borne_by(ties)
-    yield "one thing at most that holds or carries another", len(tie_of) == len(ties)
-    for row, thing in enumerate(things):
-        yield from _laws_of(scene, thing, tie_of.get(row))
-    yield f"at most {HIDDEN} percent of a thing hidden", all_seen(things, ties)
-    yield "exactly the relations that the boxes say, none in doubt", relate(things, ties) == scene.relations
+    return (
+        all(_in_place(scene, thing, tie_of.get(row)) for row, thing in enumerate(things))
+        and all_seen(things, ties)
+        and relate(things, ties) == scene.relations
+    )
 
 
-def _laws_of(scene: Scene, thing: Thing, tie: Relation | None) -> Iterator[tuple[str, bool]]:
-    """The laws of one thing, which may be tied to what holds or carries it."""
-    kind, box = CATALOGUE.get(thing.kind), thing.box
-    yield "a kind of the catalogue", kind is not None
-    assert kind is not None
-    yield "a colour of the kind", thing.colour in kind.colours
-    yield "a size if the kind has them", (thing.size in ("small", "large")) == kind.sized
-    yield "a facing if the kind has them", (thing.facing in ("left", "right")) == kind.faces
-    yield "inside the picture, with one pixel to spare", inside(box)
-    yield f"at least {SMALLEST} pixels each way", not too_small(box)
-    measured = (box[2] - box[0], box[3] - box[1])
-    fits = thing.depth in NEARNESS and measured == extent(kind, thing.size, thing.depth)
-    yield "a box that suits kind, size and depth", fits
+def _in_place(scene: Scene, thing: Thing, tie: Relation | None) -> bool:
+    """Whether a thing is as large as its kind, and where this may be: tied to a bearer, or by itself."""
+    kind, box = CATALOGUE[thing.kind], thing.box
+    width, height = extent(kind, thing.size, thing.depth)
+    if not can_be_drawn(box) or (box[2] - box[0], box[3] - box[1]) != (width, height):
+        return False
     if tie is None:
-        yield "a kind that belongs in the place", scene.place in kind.places
+        if scene.place not in kind.places or thing.depth not in depths(scene.place, kind):
+            return False
         if flies(thing):
-            aloft = AIR_DEPTHS if kind.stands == "air" else (SKY_DEPTH,)
-            yield "up in the air", thing.depth in aloft and box[3] <= SKY_BOTTOM + 2
-        else:
-            depths = ground_depths(scene.place, kind)
-            line = GROUND_LINES[scene.place][kind.stands][thing.depth] if thing.depth in depths else SIDE
-            yield "feet on what carries it", line <= box[3] <= line + 2
-    elif tie[0] == "holding":
-        holder = scene.things[tie[1]]
-        yield "a person who holds what can be held", kind.held and CATALOGUE[holder.kind].group == "person"
-        held = thing.depth == holder.depth and box == held_box(holder, kind, thing.size)
-        yield "a box that touches its holder's hand", held
-    else:
-        bearer = scene.things[tie[2]]
-        carries = bearer.kind in RIDERS.get(kind.name, ()) and thing.depth == bearer.depth
-        yield "a thing that can stand on its bearer", carries
-        start, stop, down = deck(bearer)
-        first = start - measured[0] // 4
-        last = max(stop + measured[0] // 4, first + measured[0])
-        yield "feet on its bearer", box[3] == down and first <= box[0] and box[2] <= last
+            return box[3] <= SKY_BOTTOM + 2
+        line = GROUND_LINES[scene.place][kind.stands][thing.depth]
+        return line <= box[3] <= line + 2
+    bearer = scene.things[borne_and_bearer(tie)[1]]
+    if thing.depth != bearer.depth:
+        return False
+    if tie[0] == "holding":
+        may_hold = kind.held and CATALOGUE[bearer.kind].group == "person"
+        return may_hold and box == held_box(bearer, kind, thing.size)
+    if bearer.kind not in RIDERS.get(kind.name, ()):
+        return False
+    start, stop, down = deck(bearer)
+    first = start - width // 4
+    return box[3] == down and first <= box[0] and box[2] <= max(stop + width // 4, first + width)

@@ -77,16 +77,10 @@ def _boxes(
         for left in dice.shuffle(range(start - margin, max(stop + margin - width, start - margin) + 1)):
             yield replace(thing, depth=bearer.depth, box=(left, bottom - height, left + width, bottom))
         return
-    if kind.stands == "sky":
-        depths = [laws.SKY_DEPTH]
-    elif kind.stands == "air":
-        depths = dice.shuffle(laws.AIR_DEPTHS)
-    else:
-        depths = dice.shuffle(laws.ground_depths(place, kind))
-    for depth in depths:
+    for depth in dice.shuffle(laws.depths(place, kind)):
         width, height = laws.extent(kind, thing.size, depth)
         for left in _across(width, depth, things, dice):
-            if kind.stands in ("air", "sky"):
+            if laws.flies(thing):
                 top = dice.between(2, max(2, (laws.SKY_BOTTOM if kind.stands == "air" else 38) - height))
             else:
                 top = laws.GROUND_LINES[place][kind.stands][depth] + dice.between(0, 2) - height
@@ -113,7 +107,7 @@ def _add(
     stands = [not laws.flies(one) and other not in borne for other, one in enumerate([*things, thing])]
     bearer = None if tie is None else laws.borne_and_bearer(tie)[1]
     for spot in _boxes(place, thing, things, tie, dice):
-        if not laws.inside(spot.box) or laws.too_small(spot.box):
+        if not laws.can_be_drawn(spot.box):
             continue
         if any(
             laws.judge(other, spot, stands[index], stands[row]) is None
@@ -175,7 +169,7 @@ def _worth_seeing(things: Sequence[Thing], ties: Sequence[Relation]) -> bool:
 def invent(seed: int, index: int, split: str = "train") -> Scene:
     """A scene of a world, by their numbers: the same for the same arguments, on every machine.
 
-    It breaks no law (see `broken_law`). Splits share no scene but by chance.
+    It is lawful (see `laws`). Splits share no scene but by chance.
     """
     dice = Dice(f"scene {seed} {split} {index}")
     place = dice.choice(PLACES)
@@ -251,13 +245,13 @@ def variant(scene: Scene, dice: Dice) -> Scene:
             if (
                 place != scene.place
                 and laws.GROUND_LINES[place] == laws.GROUND_LINES[scene.place]
-                and not laws.broken_law(moved)
+                and laws.lawful(moved)
             ):
                 return moved
     for row in dice.shuffle(range(len(scene.things))):
         for changed in _changes(scene, row, dice):
             other = replace(scene, things=(*scene.things[:row], changed, *scene.things[row + 1 :]))
-            if not laws.broken_law(other):
+            if laws.lawful(other):
                 return other
     raise ValueError("scene: got one in which no single fact can change, want a scene of `invent`")
 
@@ -283,7 +277,7 @@ def mirror_relation(scene: Scene, dice: Dice) -> Scene:
         relations = laws.relate(things, ties)
         if relations is not None:
             other = replace(scene, things=tuple(things), relations=relations)
-            if statements(other) != old and not laws.broken_law(other):
+            if statements(other) != old and laws.lawful(other):
                 return other
     for attempt in range(400):
         arranged = _rearranged(scene, ties if attempt < 60 else (), dice)
