@@ -232,16 +232,13 @@ def _shared(entries: Sequence[Record]) -> dict[str, Any]:
 
 def _baseline(own: Iterable[Record], entries: Iterable[Record], measures: Iterable[str]) -> dict[str, float]:
     """Return the linear baseline's measures on an arm's features, the best of several; {}: unknown."""
-    known = {
-        (source.get("fingerprint"), source["feature_kind"]): entry.metrics
-        for entry in entries
-        if entry.name == BASELINE
-        for source in _sources(entry)
-    }
-    features = {
-        (source.get("fingerprint"), source["feature_kind"]) for entry in own for source in _sources(entry)
-    }
-    found = [known.get(one, {}) for one in features]
+
+    def features(entry: Record) -> list[tuple[Any, Any]]:
+        return [(source.get("fingerprint"), source["feature_kind"]) for source in _sources(entry)]
+
+    baselines = [entry for entry in entries if entry.name == BASELINE]
+    known = {one: entry.metrics for entry in baselines for one in features(entry)}
+    found = [known.get(one, {}) for entry in own for one in features(entry)]
     return {
         measure: max(metrics[measure] for metrics in found)
         for measure in measures
