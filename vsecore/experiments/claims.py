@@ -1,9 +1,9 @@
 """What the papers say: their claims that can be tested, and where their released code departs from them."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, StringConstraints
+from pydantic import ConfigDict
 
 from vsecore.experiments.experiment import read_asset
 from vsecore.experiments.measures import GRADED, LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
@@ -131,24 +131,21 @@ def claims(work: str = "", data: str = "") -> list[Claim]:
     return [one for one in found if work in ("", one.work) and (everywhere or one.photographs)]
 
 
-Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
 @dataclass(frozen=True)
 class Departure:
     """One point at which a paper and its released code differ."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    work: Words
+    work: str
     """The paper's key, such as "2ad"."""
-    place: Words
+    place: str
     """Where the paper says it."""
-    printed: Words
+    printed: str
     """What the paper says."""
-    released: Words
+    released: str
     """What its code does."""
-    here: Words
+    here: str
     """What this repository does."""
 
 

@@ -39,8 +39,7 @@ def printed_rows(
 def printed_sets(experiment: Experiment) -> dict[str, dict[str, float]]:
     """Return what a paper prints on Flickr30K of each arm whose sets it takes apart, vector by vector."""
     rows = {row.system: row for row in records.published() if alone(SIDES[0], 1) in row.metrics}
-    named = {arm: rows[row] for arm, row in _rows(experiment).items() if row in rows}
-    return {arm: _metrics(row) for arm, row in named.items()}
+    return {arm: _metrics(rows[row]) for arm, row in _rows(experiment).items() if row in rows}
 
 
 def printed_metrics(recipe: Recipe, data: str, pictures: int) -> dict[str, float]:

@@ -14,9 +14,7 @@ SCENES = "scenes"
 """The world of most experiments; elsewhere also the name for the scenes of any world."""
 WORLDS: dict[str, dict[str, Any]] = {
     SCENES: {},
-    "scenes_near_duplicates": {
-        "near_duplicates": 0.5
-    },  # half of the pictures differ from another in one fact
+    "scenes_near_duplicates": {"near_duplicates": 0.5},  # half of them differ from another in one fact
     "scenes_ambiguous": {"ambiguity": 0.6},  # a caption says less, and fits several pictures
 }
 """The knobs of each world, as `scenes.load` takes them, by the name that its records give the data."""
