@@ -141,8 +141,9 @@ check("08.place", your_prediction)
 
 # %% [markdown]
 # Here is why, in a picture. The $n$ drawn negatives cut the sorted list into $n + 1$ gaps, and all gaps have the same length on average. To
-# see this, add one bead to the list and bend it into a ring. Choose $n + 1$ of its beads at random, and cut the ring at any one of them: now the
-# others are a random draw from a list. On the ring all $n + 1$ gaps are alike, so they are alike in the list too.
+# see this, think of the list as beads on a string, add one bead, and bend the string into a ring. Choose $n + 1$ of its beads at random,
+# and cut the ring at any one of them: now the others are a random draw from a list. On the ring all $n + 1$ gaps are alike, so they are
+# alike in the list too.
 
 # %% tags=["hide-input"]
 draw.gaps()
@@ -237,8 +238,8 @@ for name, N in most.items():
     lesson.finding("the formula gives the mean place", abs(here / exact - 1) < 0.1)
 
 # %% [markdown]
-# The points follow the lines. In a small training set a batch often reaches the top hundred; in COCO it hardly ever does. A larger batch
-# would reach further up, but its matrix of similarities grows with the square of its size.
+# The points follow the lines. In a small training set a batch often reaches the top hundred (dotted); in COCO it hardly ever does. A larger
+# batch would reach further up, but its matrix of similarities grows with the square of its size.
 #
 # ## Mine the whole training set
 #
@@ -448,17 +449,17 @@ for kind, share in shares.items():
     lesson.finding("many more than of all pairs", whole_list > 5 * all_pairs)
 
 # %% [markdown]
-# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. The paper does not discuss them, but two of
-# its choices soften them: it draws from the whole list instead of its top, and its margin for offline negatives is 0, because they are "very
-# confusing": they may be as similar to the anchor as its own item, but not more. In longer lists a smaller share is true, but the negatives are
-# easier, so the length is a compromise.
+# The harder a negative is, the more likely it is to be true of its anchor after all: a *false negative*. The paper does not discuss them,
+# but two of its choices soften their effect: it draws from the whole list instead of its top, and its margin for offline negatives is 0,
+# because they are "very confusing". So they may be as similar to the anchor as its own item, but not more. In longer lists a smaller share
+# is true, but the negatives are easier, so the length is a compromise.
 #
 # ## Do near duplicates make harder negatives?
 #
 # If two pictures are almost the same, a caption of one is a hard negative for the other, or so it seems. Our world has a knob for that:
 # `near_duplicates` is the share of pictures that differ from an earlier one in one fact. We take three small worlds that the model has not
 # learned from. By how much is a caption more similar to its own picture than to the hardest negative of a batch of 32, of all pictures, and of
-# those that it is really false of? This difference is its *lead*.
+# those of which it is really false? This difference is its *lead*.
 
 
 # %%
@@ -539,7 +540,7 @@ check("08.bill", your_gigabytes)
 # About 257: pictures times captions times four bytes. No laptop has that much memory.
 # ````
 #
-# Block by block, we need far less (and another 2 GB while a block is merged):
+# Block by block, we need far less, although merging a block takes another 2 GB for a moment:
 
 # %%
 pictures_of_coco, captions_of_coco = 113_287, 566_435
@@ -605,8 +606,9 @@ lesson.finding("drawn once, some belong together, but none of ours", once > 0.5 
 # %% [markdown]
 # ## Is a draw from the list harder than the batch?
 #
-# The whole effort is for negatives that are harder than the hardest of a batch. Are they? How deep may the list be? This cell draws from the
-# first `depth` captions of each list, and compares them with the hardest of a batch.
+# The whole effort is for negatives that are harder than the hardest of a batch. Are they? How deep may the list be? This cell draws from
+# the first `depth` captions of each list, and compares them with the hardest of a batch. This time the lead is that of a picture's own
+# caption.
 
 
 # %%
@@ -672,8 +674,8 @@ check("08.explore", (your_expectation, your_finding))
 # ````{solution} ex-08-explore
 # :class: dropdown
 #
-# There is no single answer; this is one example. A draw from 30 captions stands at place 15.5 on average, ten times as high as one from 300, so
-# the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
+# There is no single answer; this is one example. A draw from 30 captions stands at place 15.5 on average, ten times nearer the top than one
+# from 300, so the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
 #
 # How hard a negative is says nothing yet about how much it teaches: for that you must train
 # with it, as the next notebook does. In the paper's table 3, trainings of VSRN with lists of 200 to 1,000 captions end within half a
