@@ -76,7 +76,7 @@ class Findings:
         worlds = {get_experiment(name).world for name in BY_WORK[work]}
         found = records.find(kept, name=ORACLE) if kept.is_dir() else []
         sums = [entry.metrics["rsum"] for entry in found if entry.data["name"] in worlds]
-        self.oracle = dict(zip(["scenes"], sums[-1:], strict=False))  # where the truth is known
+        self.oracle = {"scenes": sums[-1]} if sums else {}  # where the truth is known
 
     def trained(self, data: str) -> bool:
         """Whether anything is trained on some data."""
