@@ -21,6 +21,8 @@ from vsecore.data.features import open_precomp
 from vsecore.evaluation import cross_retrieval_ranks, evaluate, ndcg
 from vsecore.experiments import LESSON_SCALE, recording
 from vsecore.experiments.measures import graded
+from vsecore.recipes import get
+from vsecore.recipes.written import written
 from vsecore.training import load_run, score_split
 
 SMALL = ["--set", "dim=16", "--set", "text.encoder.word_dim=8", "--set", "text.encoder.minimum_count=1"]
@@ -171,7 +173,8 @@ def test_an_ensemble_is_of_the_same_pictures(features, trained, complaint, monke
 
 
 def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, monkeypatch):
-    command = ["train", "vsepp_grid_gru", "--data", features, "--out", tmp_path / "run", *SMALL]
+    (own := tmp_path / "own.yaml").write_text(written(get("vsepp_grid_gru")))
+    command = ["train", own, "--data", features, "--out", tmp_path / "run", *SMALL]
     first = run(*command, "--resume")
     assert f"note: {tmp_path / 'run'} holds no run to resume" in first
     with monkeypatch.context() as patched:

@@ -305,7 +305,7 @@ def test_a_run_on_features_sees_new_pictures_as_it_saw_those_it_was_trained_on(s
     np.testing.assert_allclose(seen, encode(run.model, data.train, run.tokenizer)[0].vectors, atol=1e-5)
     features = engine.features(files[:1])
     assert np.array_equal(features, features.astype(np.float16))  # rounded as on disk
-    assert engine.notes("a dirigible dog") == ["the model never learned dirigible"]
+    assert engine.notes("a dirigible dog") == ["the model never learned dirigible, and searches without"]
 
 
 def test_all_that_decides_the_vectors_is_in_the_fingerprint(scenes_run):

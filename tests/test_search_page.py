@@ -49,6 +49,7 @@ def test_a_sentence_a_picture_of_the_index_and_one_that_is_sent_find_what_the_in
     assert answer.status_code == 200
     assert numbers_on(answer.text) == [one.number for one in index.search("a big dog", 24)]
     assert "What the score means" in answer.text and "cosine" in answer.text
+    assert "reads only the first" in client.get("/", params={"q": "a big dog " * 99}).text
     asked, *found = numbers_on(client.get("/", params={"like": "3"}).text)
     assert asked == 3 and found == [one.number for one in index.like(3, 24)]
     content = index.store.entry(5).path.read_bytes()

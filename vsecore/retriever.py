@@ -156,7 +156,7 @@ class Retriever:
         if not words or len(unknown) == len(words):
             said.append("the model knows no word of it, so the order of the pictures means nothing")
         elif unknown:
-            said.append(f"the model never learned {', '.join(unknown)}")
+            said.append(f"the model never learned {', '.join(unknown)}, and searches without")
         spelled = [word for word, places in words if len(places) > len(word) and not word.isascii()]
         if spelled and not unknown:
             said.append(f"the model spells {', '.join(spelled)} out: it hardly learned this language")

@@ -716,9 +716,9 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # even falls, by 0.3 and 0.4. Offline terms alone learn little: rsum reaches 99 to 134 with fair lists, and
 # 281 to 296 with long ones (18 % true) at half the learning rate.
 #
-# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's; no training here
-# tells whether its gain comes from that or from adapting. With fair lists, *w/o OfflineAdap* gains nearly as
-# much mAP@R (0.6 and 0.8 points). The paper improves SCAN, BFAN and VSRN on photographs, where the lists may
+# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. Its gain may come
+# from that rather than from adapting, since with fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8
+# points to text, 0.6 to pictures). The paper improves SCAN, BFAN and VSRN on photographs, where the lists may
 # hold fewer right answers. See [the evidence page](../evidence/aoq.md).
 #
 # On the scoreboard, in a world without near duplicates, VSRN gains from AdapOffQuin in every seed, on average

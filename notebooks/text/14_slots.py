@@ -663,9 +663,9 @@ lesson.outcome("30 and 200 times", 25 < np.exp(logs[0]) < 35 and 180 < np.exp(lo
 # Smooth-Chamfer beats match probability in each seed: by 1 to 6 rsum, on average less than our margin of equivalence, and by
 # 3.2 and 1.9 points of mAP@R, to text and to pictures. MIL loses each time, by 0.4 to 10. Chamfer, PIE-Net, a
 # Transformer and $\alpha=1$ (446.4) end level in rsum, although PIE-Net's sets have 30 (pictures) and 200
-# (captions) times less circular variance; the Transformer even gains 1.3 and 1.2 points of mAP@R, in each
-# seed. In the paper (tables 3 and 4), Chamfer costs 1.2 rsum, $\alpha=1$ costs 5.6, match probability 10.3, and
-# PIE-Net, with 185 times less variance, 17.5. So here more varied sets do not find more.
+# (captions) times less circular variance. So here more varied sets do not find more. The Transformer even
+# gains 1.3 and 1.2 points of mAP@R, in each seed. In the paper (tables 3 and 4), Chamfer costs 1.2 rsum,
+# $\alpha=1$ costs 5.6, match probability 10.3, and PIE-Net, with 185 times less variance, 17.5.
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first for the pictures, then for the captions, while
 # the other side keeps all four; it also leaves out the weakest vector of the pictures. We keep each alone, and leave out each,

@@ -702,7 +702,7 @@ of_bl_five, of_ltd_five = (float(value) for value in top.values())
 lesson.finding("LTD finds a little more that is true", of_ltd_five > of_bl_five + 0.03)
 
 # %% [markdown]
-# Over the whole split, LTD gains little: 1.9 against 1.8.
+# Over the whole split, LTD gains little: 1.9 true captions against 1.8.
 #
 # ## An experiment of your own: how fast should λ learn?
 #

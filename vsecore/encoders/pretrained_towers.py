@@ -279,23 +279,24 @@ def read_vision_config(folder: Path, kind: Kind, smallest_crop: float, flip: boo
     if isinstance(inner := content.get("image_processor"), dict):  # beside the tokenizer's settings
         content = inner
     default = {"shortest_edge": 224} if kind == "clip" else {"height": 224, "width": 224}
+    told = content.get("size", default), content.get("crop_size", 224), content.get("resample", 3)
     size, crop = (
-        told if isinstance(told, dict) else dict.fromkeys(("shortest_edge", "height", "width"), told)
-        for told in (content.get("size", default), content.get("crop_size", 224))
+        one if isinstance(one, dict) else dict.fromkeys(("shortest_edge", "height", "width"), one)
+        for one in told[:2]
     )
     resize = size.get("shortest_edge")
-    side = (size if resize is None else crop).get("height")
-    resampling = {"2": "bilinear", "3": "bicubic"}.get(str(content.get("resample", 3)))
-    square = size.get("height") == size.get("width")
+    seen = size if resize is None else crop
+    side, square = seen.get("height"), seen.get("height") == seen.get("width")
+    resampling = {"2": "bilinear", "3": "bicubic"}.get(str(told[2]))
     if resampling is None or not square or not isinstance(side, int):
         raise ValueError(
             f"{path}: wanted pictures cut to a square, by bilinear (2) or bicubic (3) resampling, and it "
-            f"says size {short(size)}, resample {short(content.get('resample'))}"
+            f"says size {short(told[0])}, crop_size {short(told[1])}, resample {short(told[2])}"
         )
     view = {"side": side, "resize": resize, "resampling": resampling}
     view |= {"smallest_crop": smallest_crop, "flip": flip}
-    told = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
-    return from_json(str(path), json.dumps(told), VisionConfig)
+    config = {"view": view, "mean": content.get("image_mean"), "std": content.get("image_std")}
+    return from_json(str(path), json.dumps(config), VisionConfig)
 
 
 def width_of(config: Any) -> int:

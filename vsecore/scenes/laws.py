@@ -227,7 +227,10 @@ def depths(place: str, kind: Kind) -> list[int]:
 
 
 def lawful(scene: Scene) -> bool:
-    """Whether each thing is where it may be and can be seen, and the relations are those that boxes say."""
+    """Whether things are where they may be and can be seen, and relations are what the boxes say.
+
+    Colour, size and facing are not looked at.
+    """
     things, ties = scene.things, ties_of(scene.relations)
     tie_of = borne_by(ties)
     return (

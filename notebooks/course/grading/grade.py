@@ -114,7 +114,7 @@ def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[
 def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     """Return each learner's folder and the notebooks in it: no links, nothing hidden, and no reports."""
     if not folder.is_dir():
-        raise NotADirectoryError(f"folder is {folder}: it must be a folder of notebooks")
+        raise NotADirectoryError(f"{folder} is no folder: name the one that the notebooks lie in")
     if out.resolve() == folder.resolve():
         raise ValueError(f"out is {out}: it must be another folder, where no notebook lies")
     homes: dict[Path, list[Path]] = {}
