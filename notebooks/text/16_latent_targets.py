@@ -487,7 +487,7 @@ lesson.outcome("it is 8 to 14 above dual", 8 < at_02.rsum - by_weight.rsum < 14)
 heavy = targets["BL + LTD, dual, weight 5"]
 lesson.outcome("of weight 5", [round(heavy.rsum, 1), round(at_02.rsum, 1)] == [464.9, 466.1])
 curve = np.mean(heavy.trainings[0].curves, 0)  # rsum on the development split, by epoch
-lesson.outcome("it still rose", round(100 * (1 - curve[:10].max() / curve.max()), 1) == 1.1)
+lesson.outcome("it still rose", curve[:10].max() < 0.99 * curve.max())
 lesson.outcome("0.05 adds at most 6", abs(at_005.rsum - bl.rsum) < 6)
 ranked_by = [np.mean([*arm.results["i2t_map_at_r"].values()]) for arm in (at_005, bl)]
 lesson.outcome("and loses mAP@R to text", ranked_by[0] < ranked_by[1] - 1)
@@ -507,10 +507,11 @@ above = np.mean([*twice.results["reconstruction_above_bound"].values()])
 met = [round(0.05 * (1 + above / 100), 3), round(twice.rsum, 1)]
 lesson.outcome("thirty epochs meet it", met == [0.044, 461.7])
 easier = bounds["η = 0.15, fast multiplier, longer"].rsum
-longer = targets["BL + LTD, dual, weight 5, longer"].rsum
-lesson.outcome(
-    "481.4, and 469.2 for β = 5", [round(easier, 1), round(longer, 1)] == [481.4, 469.2]
-)
+longer = [targets[f"BL + LTD, {kind}, longer"] for kind in ("constraint", "dual, weight 5")]
+reached = [round(one, 1) for one in (easier, *(arm.rsum for arm in longer))]
+lesson.outcome("in thirty epochs", reached == [481.4, 473.5, 469.2])
+by_seed = dots.gaps(*longer)
+lesson.outcome("3 to 7 above", [round(min(by_seed)), round(max(by_seed))] == [3, 7])
 ahead = [arm.results["rsum"][i] - heavy.results["rsum"][i] for arm in early for i in range(5)]
 lesson.outcome("above β = 5", [round(min(ahead)), round(max(ahead))] == [3, 12])
 pushes = np.mean(λ["η = 0.2, fast λ"]) / 0.2
@@ -541,7 +542,8 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # nearly 5 on average, where $\beta$ is 1. With $\beta=5$, dual ends at 464.9, 1.2 below the constraint, so most of the lead comes from the weight.
 # Letting go seems to bring the rest: with the fast multiplier, the bounds of 0.15, 0.2 and 0.25 reach 474.5, 470.2 and 471.6, 3 to 12
 # above $\beta=5$ in each seed. They push harder at first (at 0.2, $\lambda/\eta$ is 60 on average), but with $\beta=60$ dual ends 6 below, at 464.0.
-# Dual with $\beta=5$ had not levelled off (its last five epochs brought 1.1 %); in thirty epochs it reaches 469.2, and the bound of 0.15 reaches 481.4.
+# Dual with $\beta=5$ had not levelled off. In thirty epochs it reaches 469.2, the constraint 473.5 (3 to 7 above, by seed), and 0.15 with the fast
+# multiplier 481.4.
 #
 # The bound of 0.05 loses most of the gain in rsum and ranks a picture's true captions worse than no target does (mAP@R); with the fast multiplier it
 # ends 9 below BL. Thirty epochs with it meet the bound (the loss is 0.044), but reach only 461.7. So 0.05 can be met, yet costs rsum.
@@ -551,10 +553,10 @@ lesson.outcome("one is open", judged[open_one] == "undecided")
 # (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps the triplet loss, VSRN and TERN (tables 1 to 3). There, the bound is the best of six,
 # while $\beta$ is always 1.
 #
-# **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At the same learning rate and over five
+# **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At one learning rate and over five
 # seeds, relations such as *left* and *right* are read from BL's vectors with an AUC of 84.6 %, from dual's with 89.3 %, and from the constraint's with 92.1 %;
-# sizes with 82.0, 83.0 and 87.6 %. So LTD does what its authors want: the vector keeps more than InfoNCE's. With $\beta=5$, dual is nearly level with the constraint (92.2 and 86.5 %), and with $\beta=60$ ahead (96.3 and 96.5 %), so the weight explains this lead. A lower learning rate
-# alone also keeps more: at half of it, BL reaches 91.3 % for relations, but 450 rsum (one seed). So keeping relations is not all that the constraint does.
+# sizes with 82.0, 83.0 and 87.6 %. So LTD does what its authors want: the vector keeps more than InfoNCE's. With $\beta=5$, dual is nearly level with the constraint (92.2 and 86.5 %), and with $\beta=60$ ahead (96.3 and 96.5 %), so the weight explains this lead. At half the learning rate,
+# BL keeps more too: it reaches 91.3 % for relations, but 450 rsum (one seed). So keeping relations is not all that the constraint does.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 at_one_rate = bl, level, at_02, heavy, targets["BL + LTD, dual, weight 60"]
