@@ -37,7 +37,8 @@ def stop_tidily(program: str = "vse") -> None:
     _program = program
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
-    os.register_at_fork(after_in_child=leave_to_parent)
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=leave_to_parent)
 
 
 def advise(say: Callable[[], str]) -> None:
@@ -61,7 +62,8 @@ def end(code: int) -> NoReturn:
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.unraisablehook = lambda unraisable: None  # objects that were only half made
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the end of a worker no longer matters
+    if hasattr(signal, "SIGCHLD"):  # the end of a worker no longer matters
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Python drops an exception that is raised in some callbacks, or while an object is deleted. This timer
     # ends the program anyway.
     last = threading.Timer(PATIENCE, end, (128 + number,))

@@ -3,11 +3,11 @@
 import os
 import platform
 import re
-import resource
 import sys
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import torch
 import torch.distributed as dist
 from accelerate import Accelerator
@@ -72,5 +72,9 @@ def hardware(device: torch.device) -> str:
 
 def peak_memory() -> int:
     """Return the most memory that this process ever had, in bytes."""
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
+    import resource  # which Windows does not have
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # Linux counts in kilobytes
