@@ -18,7 +18,6 @@ from vsecore.mining import load_negatives, mine, mine_offline_negatives, negativ
 from vsecore.mining.blocks import Search
 from vsecore.mining.folder import STATE, MiningState
 from vsecore.mining.topk import TopK, rows_of
-from vsecore.model import VSE
 from vsecore.training import score_split
 
 
@@ -218,7 +217,7 @@ class Killed(Exception):
 def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name, after):
     data = small_data("region" if "region" in name else "grid")
     model, tokenizer = model_of(name, data)
-    monkeypatch.setattr(VSE, "block", (6, 8))
+    monkeypatch.setattr(model.similarity, "block", (6, 8))
     monkeypatch.setattr("vsecore.mining.folder.SAVE_SECONDS", 0)
     wanted = mine(model, data.train, tokenizer, 7, 10)  # ten pictures: more than are done at the first save
     keep, seen = MiningState.keep, []
@@ -245,7 +244,7 @@ def test_a_killed_search_goes_on_and_finds_the_same(tmp_path, monkeypatch, name,
 def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatch, capsys, damage):
     data = small_data()
     model, tokenizer = model_of("vsepp_grid_gru", data)
-    monkeypatch.setattr(VSE, "block", (6, 8))
+    monkeypatch.setattr(model.similarity, "block", (6, 8))
     with monkeypatch.context() as dying:
         dying.setattr("vsecore.mining.folder.SAVE_SECONDS", 0)
         dying.setattr("vsecore.mining.models.save_negatives", lambda *_: 1 / 0)
@@ -255,7 +254,7 @@ def test_a_search_that_cannot_go_on_starts_over_and_says_so(tmp_path, monkeypatc
         content = (tmp_path / STATE).read_bytes()
         (tmp_path / STATE).write_bytes(content[: len(content) // 2])
     elif damage == "other blocks":
-        monkeypatch.setattr(VSE, "block", (5, 8))
+        monkeypatch.setattr(model.similarity, "block", (5, 8))
     else:
         with torch.no_grad():
             for weight in model.parameters():
