@@ -44,7 +44,9 @@ def compared(
         sharey=True,
         squeeze=False,
     )
-    names = [textwrap.fill(arm, 16) for arm in order]
+    widths = itertools.count(16)  # of labels, in letters: those of three lines would touch
+    width = next(one for one in widths if all(len(textwrap.wrap(arm, one)) < 3 for arm in order))
+    names = [textwrap.fill(arm, width) for arm in order]
     for axes, measure in zip(grid.flat, drawn, strict=True):
         values = (found[arm].results.get(measure, {}).values() for arm in order)
         rows(axes, dict(zip(names, values, strict=True)))
