@@ -163,7 +163,7 @@ def test_a_folder_that_lacks_a_file_or_belongs_to_another_model_is_told(folders,
 @pytest.mark.parametrize("field", ["size", "crop_size", "resample", "image_mean"])
 def test_settings_of_pictures_that_are_none_are_refused_by_their_file(folders, tmp_path, field):
     content = json.loads((folders["clip"][0] / "preprocessor_config.json").read_text())
-    for junk in ([224, 224], "large", {"height": [3]}):
+    for junk in ([224, 224], "large", {"height": [3]}, {"height": 224, "width": 200}):
         (tmp_path / "preprocessor_config.json").write_text(json.dumps(content | {field: junk}))
         with pytest.raises(ValueError, match=r"preprocessor_config\.json"):
             read_vision_config(tmp_path, "clip", 0.9, False)
