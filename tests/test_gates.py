@@ -288,6 +288,12 @@ def test_what_a_paper_says_does_not_learn_must_stay_below_the_linear_baseline(tm
     for place, worse in enumerate((WORSE, BETTER, low)):
         (outcome,) = judged(tmp_path / str(place), worse=worse)
         assert outcome.in_words == ("reproduced" if worse is low else "contradicted")
+    learned, no_truths = around(RIDGE + 50), {"i2t_map_at_r": 5.0, "t2i_map_at_r": 5.0}  # the ridge has 10
+    worse = several(rsum=learned, **no_truths)
+    (outcome,) = judged(
+        tmp_path / "mixed", several(i2t_map_at_r=40.0, t2i_map_at_r=40.0), worse, data="scenes"
+    )
+    assert outcome.in_words == "mixed"
 
 
 def test_a_claim_about_one_direction_has_the_sum_of_its_recalls(tmp_path, claimed):

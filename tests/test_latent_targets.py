@@ -91,15 +91,20 @@ def test_the_words_decoder_sees_the_words_before_and_the_vector_alone():
     torch.manual_seed(0)
     decoder = InputTargetDecoder(6, 11, word_dim=4)
     captions, tokens = torch.randn(3, 6), torch.randint(11, (3, 7))
-    logits = decoder(captions, tokens)
-    assert logits.shape == (3, 6, 11)
+    mask = torch.ones(3, 7, dtype=torch.bool)
+
+    def logits_of(captions, tokens, mask=mask):
+        return decoder(captions, tokens, mask).view(3, 6, 11)
+
+    logits = logits_of(captions, tokens)
     later = tokens.clone()
     later[:, 4:] = (later[:, 4:] + 1) % 11
-    torch.testing.assert_close(decoder(captions, later)[:, :4], logits[:, :4])
-    assert not torch.allclose(decoder(captions, later)[:, 4:], logits[:, 4:])
-    assert not torch.allclose(decoder(-captions, tokens)[:, 0], logits[:, 0])
-    padded = torch.cat([tokens, torch.zeros(3, 2, dtype=torch.long)], 1)
-    torch.testing.assert_close(decoder(captions, padded)[:, :6], logits)
+    torch.testing.assert_close(logits_of(captions, later)[:, :4], logits[:, :4])
+    assert not torch.allclose(logits_of(captions, later)[:, 4:], logits[:, 4:])
+    assert not torch.allclose(logits_of(-captions, tokens)[:, 0], logits[:, 0])
+    padding = torch.zeros(3, 2, dtype=torch.long)
+    padded = logits_of(captions, torch.cat([tokens, padding], 1), torch.cat([mask, padding.bool()], 1))
+    torch.testing.assert_close(padded, logits)
 
 
 def a_step():
@@ -119,9 +124,9 @@ def test_each_caption_predicts_its_own_target_or_words_and_its_tower_learns(kind
     if isinstance(part, LatentTarget):
         expected = reconstruction_loss(part.decoder(step.t.vectors), step.targets)
     else:
-        log_p = part.decoder(step.t.vectors, step.tokens).log_softmax(2)  # (3, 4, 9)
+        log_p = part.decoder(step.t.vectors, step.tokens, step.token_mask).log_softmax(1)  # (4 + 2 + 4, 9)
         real = [(c, place) for c in range(3) for place in range(1, 5) if step.token_mask[c, place]]
-        expected = -sum(log_p[c, place - 1, step.tokens[c, place]] for c, place in real) / 3
+        expected = -sum(of_word[step.tokens[at]] for of_word, at in zip(log_p, real, strict=True)) / 3
     loss = part(step)
     torch.testing.assert_close(loss, expected)
     loss.backward()

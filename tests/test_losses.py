@@ -262,9 +262,9 @@ def test_a_batch_that_cannot_be_learned_from_is_named(loss, name, scores, positi
         ("log_variance", lambda: sample_gaussians(S, S[:1], 1)),
         ("captions", lambda: node_pooling_loss(X, X[:, :2], S)),
         ("t_mask", lambda: node_cross_attention_loss(X, MASK, X, MASK & False, S)),
-        ("mask", lambda: captioning_loss(X, WORD, MASK.int())),
-        ("tokens", lambda: build("captioning").decoder(X[..., :3], None, WORD[0], ROW.long())),
-        ("captions", lambda: build("input_target").decoder(X[..., :3], WORD)),
+        ("mask", lambda: captioning_loss(X[0], WORD, MASK.int())),
+        ("tokens", lambda: build("captioning").decoder(X[..., :3], None, WORD[0], MASK, ROW.long())),
+        ("captions", lambda: build("input_target").decoder(X[..., :3], WORD, MASK)),
     ],
 )
 def test_what_does_not_fit_is_named(name, call):

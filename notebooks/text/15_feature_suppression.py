@@ -631,9 +631,10 @@ lesson.finding("the largest batch still relies on them", relies > 40)
 
 
 # %%
-def loss_by_place(logits, words, mask):  # (C, L, V), (C, L), (C, L) -> (L,)
-    log_p = logits.log_softmax(2).gather(2, words[:, :, None])[:, :, 0]  # (C, L)
-    return -log_p.masked_fill(~mask, 0).sum(0) / mask.sum(0)  # captions that reach so far
+def loss_by_place(logits, words, mask):  # (P, V) at the P real words, (C, L), (C, L) -> (L,)
+    costs = torch.zeros(mask.shape, dtype=logits.dtype)
+    costs[mask] = -logits.log_softmax(1).gather(1, words[mask][:, None])[:, 0]
+    return costs.sum(0) / mask.sum(0)  # captions that reach so far
 
 
 # %% [markdown]
@@ -651,7 +652,7 @@ def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decod
     for _ in range(lesson.pick(smoke=1, lesson=10, full=20)):
         for rows in torch.randperm(len(z)).split(64):
             loss = captioning_loss(
-                decoder(z[rows], tokens[rows]), tokens[rows, 1:], mask[rows, 1:]
+                decoder(z[rows], tokens[rows], mask[rows]), tokens[rows, 1:], mask[rows, 1:]
             )
             optimizer.zero_grad()
             loss.backward()
@@ -669,7 +670,7 @@ for name, scale in (("z", 1), ("8z", 8), ("language model", 0)):
     decoder = decoder_of(scale * z, tokens, mask)
     for given, start in (("right", z_test), ("shuffled", shuffled)):
         with torch.no_grad():
-            logits = decoder(scale * start, tokens_test)
+            logits = decoder(scale * start, tokens_test, mask_test)
         places[f"{name}, {given}"] = loss_by_place(logits, tokens_test[:, 1:], mask_test[:, 1:])
 del places["language model, shuffled"]  # 0 times z is 0
 

@@ -112,12 +112,19 @@ def below_baseline(arm: Studied, data: str) -> Iterator[Shut]:
     if not _has_baseline(arm, data):
         yield Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features")
         return
-    for measure in RETRIEVAL.measures_on(data):
-        lowest = min(arm.results.get(measure, {0: math.inf}).values())
-        if lowest <= (1 + MARGIN) * arm.baseline[measure]:
-            why = f"its {measure}, {lowest:.1f}, is not clearly above that of a ridge regression"
-            yield Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[measure]:.1f}")
-            return
+    for measure in measures_below(arm, data)[:1]:
+        why = f"its {measure}, {_lowest(arm, measure):.1f}, is not clearly above that of a ridge regression"
+        yield Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[measure]:.1f}")
+
+
+def measures_below(arm: Studied, data: str) -> list[str]:
+    """Return the measures by which a seed is not clearly above the ridge regression."""
+    measures = RETRIEVAL.measures_on(data)
+    return [one for one in measures if _lowest(arm, one) <= (1 + MARGIN) * arm.baseline[one]]
+
+
+def _lowest(arm: Studied, measure: str) -> float:
+    return min(arm.results.get(measure, {0: math.inf}).values())
 
 
 def _has_baseline(arm: Studied, data: str) -> bool:

@@ -66,8 +66,10 @@ def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
             by_measure = verdicts.get(outcome.claim)
             if pair is not None and by_measure is not None:
                 verdict, remark = together(list(by_measure.values())), _remark(pair, data)
-                if outcome.claim.fails and not remark:  # it has learned, however much less
-                    verdict, by_measure = "contradicted", {}
+                if outcome.claim.fails:  # by each measure that it is above the baseline in, it has learned
+                    below = gates.measures_below(_weaker(pair), data)
+                    if len(below) < len(by_measure):
+                        verdict, by_measure = "mixed" if below else "contradicted", {}
                 outcome = Outcome(outcome.claim, outcome.differences, (), verdict, by_measure, remark)
             found.append(outcome)
     return found
@@ -109,9 +111,13 @@ def _doubts(claim: Claim, first: Studied, second: Studied | None, measure: str) 
     return doubts(differences(first, second, measure), margin)
 
 
+def _weaker(pair: Pair) -> Studied:
+    return gates.weaker([arm for arm in pair if arm is not None])
+
+
 def _remark(pair: Pair, data: str) -> str:
     """Say which arm failed to beat the linear baseline; "": none."""
-    weaker = gates.weaker([arm for arm in pair if arm is not None])
+    weaker = _weaker(pair)
     if not any(gates.below_baseline(weaker, data)):
         return ""
     return "against a baseline that failed" if weaker is pair[1] else "but the system itself failed"

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsecore.arguments import Count, Shape, Share, checked
 from vsecore.losses.step import Loss, Step
@@ -12,21 +13,19 @@ from vsecore.masking import check_elements, count_real, real_first, softmax_over
 from vsecore.recurrence import read
 
 Words = Annotated[Tensor, Shape("C L", "whole numbers")]
+RealWords = Annotated[Tensor, Shape("C L", "bool")]
 
 
 @checked
-def captioning_loss(
-    logits: Annotated[Tensor, Shape("C L V")], words: Words, mask: Annotated[Tensor, Shape("C L", "bool")]
-) -> Tensor:
+def captioning_loss(logits: Annotated[Tensor, Shape("P V")], words: Words, mask: RealWords) -> Tensor:
     """Cross-entropy of every word of a caption, added up over its words and averaged over captions: a scalar.
 
-    A decoder expects the logits (C, L, V) of the words that follow, (C, L), which are real where the mask is
-    True. One that knows nothing pays log V for each word, with V words in the vocabulary.
+    A decoder expects the logits (P, V) of the captions' words (C, L) where the mask is True: at P places,
+    caption by caption. One that knows nothing pays log V for each word, with V words in the vocabulary.
 
     Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
     """
-    costs = cross_entropy(logits.flatten(0, 1), words.flatten(), reduction="none").view_as(mask)  # (C, L)
-    return torch.where(mask, costs, 0).sum() / len(logits)
+    return cross_entropy(logits, words[mask], reduction="sum") / len(words)
 
 
 class CaptionDecoder(nn.Module):
@@ -68,12 +67,14 @@ class CaptionDecoder(nn.Module):
         self.out = nn.Linear(hidden, vocabulary_size)
 
     @checked
-    def forward(self, x: Tensor, mask: Tensor | None, tokens: Words, owner: Tensor) -> Tensor:
-        """Predict the words of captions, given the true words before each (teacher forcing): (C, L - 1, V).
+    def forward(
+        self, x: Tensor, mask: Tensor | None, tokens: Words, token_mask: RealWords, owner: Tensor
+    ) -> Tensor:
+        """Predict the words of captions, given the true words before each (teacher forcing): (P, V).
 
-        The pictures' elements are (B, N, D) with their mask (B, N); the captions' tokens, (C, L), begin with
-        the symbol of the start; `owner` (C,) is the row of each caption's picture. Place l is about the word
-        l + 1.
+        The pictures' elements are (B, N, D) with their mask (B, N); `owner` (C,) is the row of each caption's
+        picture. The tokens (C, L) begin with the symbol of the start, and their padding is behind. The logits
+        are those of the P real words after it, caption by caption.
         """
         check_elements(x, mask, self.dim)
         x = real_first(x, mask).to(self.project.weight.dtype)  # (B, N, D)   padding behind, and 0
@@ -83,16 +84,27 @@ class CaptionDecoder(nn.Module):
         last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
         state = states.gather(1, last).squeeze(1)  # (B, H)
         keys = self.compare_element(states)  # (B, N, H)   the same before every word
+        # Nearly half of a batch of captions is padding, which is left out: step by step, by length.
+        real_word = token_mask[:, 1:]  # (C, L - 1)
+        words = pack_padded_sequence(
+            self.embedding(tokens[:, :-1]), real_word.sum(1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        owner = owner[words.sorted_indices]
         states, keys, state = states[owner], keys[owner], state[owner]  # (C, N, H), (C, N, H), (C, H)
         real = None if mask is None else mask[owner]  # (C, N)
         written = []
-        for word in self.embedding(tokens[:, :-1]).unbind(1):  # (C, W)
-            logits = self.compare(torch.tanh(keys + self.compare_state(state).unsqueeze(1)))  # (C, N, 1)
-            seen = (softmax_over_real(logits, real) * states).sum(1)  # (C, H)
-            given = dropout(torch.cat([word, seen], 1), self.drop, self.training)  # (C, W + H)
-            state = self.writer(given, state)  # (C, H)
+        for word in dropout(words.data, self.drop, self.training).split(words.batch_sizes.tolist()):  # (c, W)
+            if len(word) < len(state):  # shorter captions have ended
+                states, keys, state = (each[: len(word)] for each in (states, keys, state))
+                real = None if real is None else real[: len(word)]
+            logits = self.compare(torch.tanh(keys + self.compare_state(state).unsqueeze(1)))  # (c, N, 1)
+            seen = (softmax_over_real(logits, real) * states).sum(1)  # (c, H)
+            given = torch.cat([word, dropout(seen, self.drop, self.training)], 1)  # (c, W + H)
+            state = self.writer(given, state)  # (c, H)
             written.append(state)
-        return self.out(torch.stack(written, 1))  # (C, L - 1, V)
+        by_step = words._replace(data=torch.cat(written))
+        by_caption, _ = pad_packed_sequence(by_step, batch_first=True, total_length=real_word.shape[1])
+        return self.out(by_caption[real_word])  # (P, V)
 
 
 class Captioning(Loss):
@@ -116,5 +128,5 @@ class Captioning(Loss):
         tokens, mask = step.words()
         # In a batch of pairs a picture with several captions occurs several times: any copy will do.
         owner = step.positives.to(torch.uint8).argmax(0)  # (C,)
-        logits = self.decoder(step.v.needed("elements"), step.v.mask, tokens, owner)  # (C, L - 1, V)
+        logits = self.decoder(step.v.needed("elements"), step.v.mask, tokens, mask, owner)  # (P, V)
         return captioning_loss(logits, tokens[:, 1:], mask[:, 1:])

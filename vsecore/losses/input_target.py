@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from torch import Tensor, nn
 
 from vsecore.arguments import Count, Positive, Shape, checked
-from vsecore.losses.captioning import Words, captioning_loss
+from vsecore.losses.captioning import RealWords, Words, captioning_loss
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.step import Loss, Step
 
@@ -33,15 +33,15 @@ class InputTargetDecoder(nn.Module):
         self.out = nn.Linear(dim, vocabulary_size)
 
     @checked
-    def forward(self, captions: Annotated[Tensor, Shape("C D")], tokens: Words) -> Tensor:
-        """Predict the words of captions, given the true words before each (teacher forcing): (C, L - 1, V).
+    def forward(self, captions: Annotated[Tensor, Shape("C D")], tokens: Words, mask: RealWords) -> Tensor:
+        """Predict the words of captions, given the true words before each (teacher forcing): (P, V).
 
-        The captions' vectors are (C, D), their tokens (C, L) begin with the symbol of the start. Place l of
-        the logits is about the word l + 1.
+        The captions' vectors are (C, D), their tokens (C, L) begin with the symbol of the start. The logits
+        are those of the P real words after it, caption by caption.
         """
         # A state depends on the words before it alone, so padding at the end changes nothing.
         states, _ = self.gru(self.embedding(tokens[:, :-1]), captions[None].contiguous())  # (C, L - 1, D)
-        return self.out(states)
+        return self.out(states[mask[:, 1:]])
 
 
 class InputTarget(Loss):
@@ -70,6 +70,6 @@ class InputTarget(Loss):
 
     def forward(self, step: Step) -> Tensor:
         tokens, mask = step.words()
-        logits = self.decoder(step.t.needed("vectors"), tokens)  # (C, L - 1, V)
+        logits = self.decoder(step.t.needed("vectors"), tokens, mask)  # (P, V)
         rec = captioning_loss(logits, tokens[:, 1:], mask[:, 1:])
         return self.constraint(rec)
