@@ -136,7 +136,7 @@ BEYOND = {
 EXERCISES = {
     "17.break": break_it("One rate for all", 4, BREAK, difficulty="easy"),
     "17.predict": predict("Do gains add up?", 3, "more", "as much", "less"),
-    "17.beyond": compute("How far from adding up?", 5, BEYOND, difficulty="easy"),
+    "17.beyond": compute("What an unfinished baseline does", 5, BEYOND, difficulty="easy"),
     "17.combine": code("Three ideas in one recipe", 8, COMBINE, combine, caller=parts_of),
     "17.first": code("What R@1 does not count", 10, FIRST, found_first, queries),
     "17.broken": code("Which claim is broken?", 10, BROKEN, broken_alone, failures),
