@@ -15,15 +15,15 @@ from vsecore.training import load_run
 DIM, WORDS, HIDDEN = 3, 11, 5
 
 
-def batch(seed=0):
+def batch(seed=0, lengths=(6, 3, 4)):
     """Two pictures and three captions: the first two belong to picture 1, the last to picture 0."""
     dice = torch.Generator().manual_seed(seed)
     x = torch.randn(2, 4, DIM, generator=dice, dtype=torch.float64)
     mask = torch.tensor([[True, False, True, True], [False, True, False, False]])
     tokens = torch.randint(4, WORDS, (3, 6), generator=dice)
     tokens[:, 0] = 1  # the symbol of the start
-    lengths = torch.tensor([6, 3, 4])
-    return x, mask, tokens, torch.arange(6) < lengths[:, None], torch.tensor([1, 1, 0])
+    token_mask = torch.arange(6) < torch.tensor(lengths)[:, None]
+    return x, mask, tokens, token_mask, torch.tensor([1, 1, 0])
 
 
 def decoder(seed=0, **options):
@@ -44,13 +44,15 @@ def written_by_loop(writes, elements, words):
     return torch.stack(logits)
 
 
+@pytest.mark.parametrize("lengths", [(6, 3, 4), (2, 6, 1)])
 @torch.no_grad()
-def test_the_decoder_agrees_with_the_loop():
-    x, mask, tokens, token_mask, owner = batch()
+def test_the_decoder_agrees_with_the_loop(lengths):
+    x, mask, tokens, token_mask, owner = batch(lengths=lengths)
     writes = decoder()
     logits = writes(x, mask, tokens, token_mask, owner)
-    assert logits.shape == (5 + 2 + 3, WORDS)
-    for row, own in enumerate(logits.split([5, 2, 3])):
+    for row, own in enumerate(logits.split([length - 1 for length in lengths])):
+        if lengths[row] == 1:  # it says nothing
+            continue
         picture = owner[row]
         expected = written_by_loop(writes, x[picture][mask[picture]], tokens[row][token_mask[row]])
         torch.testing.assert_close(own, expected, rtol=1e-10, atol=1e-10)

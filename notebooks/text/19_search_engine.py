@@ -801,7 +801,7 @@ home.cleanup()
 # | pool | 10, 13, 14 | favouring large values is what counts; how the weights are found matters little |
 # | compare | 03, 07, 12, 19 | cross-attention finds more true pictures at hundreds of times the cost; re-ranking keeps most of that |
 # | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin raises only rsum |
-# | judge | 03, 04, 17 | the best system depends on the measure, and few gains survive in a better one |
+# | judge | 03, 04, 17 | the best system depends on the measure, and gains may vanish |
 # | run | 18, 19 | caching makes large batches fit, and skipping vectors or digits makes search fast |
 #
 # One lesson came back in every part. An idea's gain depends on what it is compared with:

@@ -112,9 +112,9 @@ def below_baseline(arm: Studied, data: str) -> Iterator[Shut]:
     if not _has_baseline(arm, data):
         yield Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features")
         return
-    for measure in measures_below(arm, data)[:1]:
-        why = f"its {measure}, {_lowest(arm, measure):.1f}, is not clearly above that of a ridge regression"
-        yield Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[measure]:.1f}")
+    if below := measures_below(arm, data):
+        why = f"its {below[0]}, {_lowest(arm, below[0]):.1f}, is not clearly above that of a ridge regression"
+        yield Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[below[0]]:.1f}")
 
 
 def measures_below(arm: Studied, data: str) -> list[str]:

@@ -65,11 +65,12 @@ def outcomes(work: str, data: str, folder: Path = RESULTS) -> list[Outcome]:
         for outcome, pair in looked_at:
             by_measure = verdicts.get(outcome.claim)
             if pair is not None and by_measure is not None:
+                if outcome.claim.fails:
+                    below = gates.measures_below(pair[1] or pair[0], data)  # by the others, it has learned
+                    by_measure = {
+                        one: said if one in below else "contradicted" for one, said in by_measure.items()
+                    }
                 verdict, remark = together(list(by_measure.values())), _remark(pair, data)
-                if outcome.claim.fails:  # by each measure that it is above the baseline in, it has learned
-                    below = gates.measures_below(_weaker(pair), data)
-                    if len(below) < len(by_measure):
-                        verdict, by_measure = "mixed" if below else "contradicted", {}
                 outcome = Outcome(outcome.claim, outcome.differences, (), verdict, by_measure, remark)
             found.append(outcome)
     return found
@@ -111,13 +112,9 @@ def _doubts(claim: Claim, first: Studied, second: Studied | None, measure: str) 
     return doubts(differences(first, second, measure), margin)
 
 
-def _weaker(pair: Pair) -> Studied:
-    return gates.weaker([arm for arm in pair if arm is not None])
-
-
 def _remark(pair: Pair, data: str) -> str:
     """Say which arm failed to beat the linear baseline; "": none."""
-    weaker = _weaker(pair)
+    weaker = gates.weaker([arm for arm in pair if arm is not None])
     if not any(gates.below_baseline(weaker, data)):
         return ""
     return "against a baseline that failed" if weaker is pair[1] else "but the system itself failed"

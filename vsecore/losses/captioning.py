@@ -14,6 +14,7 @@ from vsecore.recurrence import read
 
 Words = Annotated[Tensor, Shape("C L", "whole numbers")]
 RealWords = Annotated[Tensor, Shape("C L", "bool")]
+Owners = Annotated[Tensor, Shape("C", "whole numbers")]
 
 
 @checked
@@ -68,7 +69,7 @@ class CaptionDecoder(nn.Module):
 
     @checked
     def forward(
-        self, x: Tensor, mask: Tensor | None, tokens: Words, token_mask: RealWords, owner: Tensor
+        self, x: Tensor, mask: Tensor | None, tokens: Words, token_mask: RealWords, owner: Owners
     ) -> Tensor:
         """Predict the words of captions, given the true words before each (teacher forcing): (P, V).
 
@@ -84,10 +85,12 @@ class CaptionDecoder(nn.Module):
         last = (count_real(x, mask) - 1).view(-1, 1, 1).expand(-1, 1, states.shape[2])  # (B, 1, H)
         state = states.gather(1, last).squeeze(1)  # (B, H)
         keys = self.compare_element(states)  # (B, N, H)   the same before every word
-        # Nearly half of a batch of captions is padding, which is left out: step by step, by length.
+        # Padding, two fifths of a batch of the scenes' captions, is left out: captions are read step by step,
+        # the longest first. A GPU has to be waited for, since their lengths are needed here.
         real_word = token_mask[:, 1:]  # (C, L - 1)
+        lengths = real_word.sum(1).clamp(min=1)  # (C,)   torch packs no empty ones
         words = pack_padded_sequence(
-            self.embedding(tokens[:, :-1]), real_word.sum(1).cpu(), batch_first=True, enforce_sorted=False
+            self.embedding(tokens[:, :-1]), lengths.cpu(), batch_first=True, enforce_sorted=False
         )
         owner = owner[words.sorted_indices]
         states, keys, state = states[owner], keys[owner], state[owner]  # (C, N, H), (C, N, H), (C, H)

@@ -36,8 +36,8 @@ class InputTargetDecoder(nn.Module):
     def forward(self, captions: Annotated[Tensor, Shape("C D")], tokens: Words, mask: RealWords) -> Tensor:
         """Predict the words of captions, given the true words before each (teacher forcing): (P, V).
 
-        The captions' vectors are (C, D), their tokens (C, L) begin with the symbol of the start. The logits
-        are those of the P real words after it, caption by caption.
+        The captions' vectors are (C, D). The tokens (C, L) begin with the symbol of the start, and their
+        padding is behind. The logits are those of the P real words after it, caption by caption.
         """
         # A state depends on the words before it alone, so padding at the end changes nothing.
         states, _ = self.gru(self.embedding(tokens[:, :-1]), captions[None].contiguous())  # (C, L - 1, D)

@@ -75,7 +75,7 @@ def ideas(alone: Mapping[str, Change], added: Mapping[str, Change]) -> None:
     """Draw what each idea changes, added to the baseline of its own paper and added to 2AD."""
     rows = list(added)
     figure, axes = plt.subplots(figsize=(8.2, 0.9 + 0.5 * len(rows)))
-    ways = ("over its own baseline", alone), ("in a better system", added)
+    ways = ("over its own baseline", alone), ("in 2AD", added)
     for (label, changes), shift, colour, marker in zip(ways, (-0.14, 0.14), COLOURS, "oD", strict=False):
         for name, (middle, low, high, count) in changes.items():
             place, few = rows.index(name) + shift, count < 3
