@@ -1,4 +1,4 @@
-"""Pictures that differ in one relation: who prefers the right one of two."""
+"""Pictures that differ in relations alone: who prefers the right one of two."""
 
 import itertools
 

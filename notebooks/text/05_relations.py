@@ -381,7 +381,7 @@ lesson.finding("with them, not even after eight", depths["with residual"][-1] < 
 #
 # ## Does it learn left from right?
 #
-# **Question.** Which parts must a system have to prefer the right one of two pictures that differ in one relation?
+# **Question.** Which parts must a system have to prefer the right one of two pictures that differ in relations alone?
 #
 # **What we do.** Two small towers, each with one block, learn from ordinary scenes. Every true sentence *a ... left of a ...* has a twin
 # in which the two things have changed places, and every picture has its mirror image as a twin (the same cells in mirrored places). We test
@@ -639,7 +639,7 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 #
 # **What we did.** We trained the thesis's system (*basic*) on all captions, a variant without positions, and a variant with a mean of words
 # for each caption. The towers of VSE++ serve as the baseline. We measure recalls, and how often the
-# right one of two pictures that differ in one relation is preferred, now for the annotators' captions. (These say more than
+# right one of two pictures that differ in relations is preferred, now for the annotators' captions. (These say more than
 # *left of*, so here even a mean of words may beat chance. Pictures come as the boxes around their things, whose places are among
 # their features, so the variant *without positions* removes the positions of words only.)
 

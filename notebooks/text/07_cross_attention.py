@@ -672,7 +672,7 @@ lesson.outcome(
 # exact and few; a detector's 36 are neither.
 #
 # Does cross-attention at least know *who stands where*? It compares single words with single boxes, so it might. We show each system two
-# pictures that differ in one relation only, with a caption of one of them, and count how often it prefers the right one. *Mean of words* is a
+# pictures that differ in relations only, with a caption of one of them, and count how often it prefers the right one. *Mean of words* is a
 # system of [Relations](05_relations.ipynb) whose captions have no order, so it cannot know left from right.
 
 # %% tags=["results", "nbval-ignore-output"]

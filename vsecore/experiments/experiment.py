@@ -135,7 +135,7 @@ class Experiment:
     features: FeatureKind = "grid"
     """The features that its systems read, if the data have several kinds; see `features_on`."""
     pairs: bool = False
-    """Whether it also measures if pictures that differ in one relation are told apart, see `pairs`."""
+    """Whether it also measures if pictures that differ in relations alone are told apart, see `pairs`."""
     probes: bool = False
     """Whether it also measures more than recalls: see `probe`."""
     follows_losses: bool = False

@@ -1,6 +1,6 @@
 """What an experiment measures beyond recalls, of pairs of pictures, of captions' vectors and of sets.
 
-Pictures that differ in one relation alone: does a system prefer the right one, and the right caption? The
+Pictures that differ in relations alone: does a system prefer the right one, and the right caption? The
 scenes' knob `relations_only` makes such pictures, 2k and 2k + 1. All five captions of either are false of the
 other, and both pictures hold the same things, so a system that only knows which things there are has to
 guess: chance is 50 %.

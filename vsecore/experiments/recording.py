@@ -110,7 +110,7 @@ def record_of(
     pool, pairs = f"{len(test)} test pictures", [found for part in parts for found in part.pairs]
     if pairs:
         metrics |= pair_accuracy(torch.stack(pairs).mean(0), sideways_captions())
-        pool += f" and on {2 * len(pairs[0])} that are pairs which differ in one relation"
+        pool += f" and on {2 * len(pairs[0])} that are pairs which differ in relations alone"
     config: dict[str, Any] = {"members": [run.recipe.portable() for run in runs]}
     note = f"mean similarity of {len(runs)} systems, evaluated on {pool}; "
     note += f"seeds {', '.join(str(run.seed) for run in runs)}; the seconds are of all"

@@ -36,7 +36,7 @@ class Knobs:
     """How little the captions say, so that each fits more pictures; None: as each annotator likes, which is
     one half."""
     relations_only: float = 0.0
-    """Share of the pictures that stand in pairs of the same things, told apart by one relation alone; all
+    """Share of the pictures that stand in pairs of the same things, told apart by relations alone; all
     their captions name it."""
     shortcut: float = 0.0
     """Share of the pictures with a mark of their own, drawn in the picture and written in its captions."""

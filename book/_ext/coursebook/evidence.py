@@ -237,8 +237,8 @@ def _passing(experiment: Experiment, arms: Mapping[str, Studied]) -> list[list[s
 
 MEASURED: dict[str, tuple[str, Rows]] = {
     "relations": (
-        "system | right picture of two | right caption of two | differing in left or right | "
-        "differing in another relation",
+        "system | right picture of two | right caption of two | captions that left or right decides | "
+        "other captions",
         _means(PAIRS),
     ),
     "mined": ("system | captions true of the picture | pictures the caption is true of", _means(SHARES)),
