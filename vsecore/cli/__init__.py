@@ -60,7 +60,7 @@ def main(app: typer.Typer = app, name: str = "vse", extra: str = "") -> None:
             raise
         remedy = ", which this command needs" if missing else ""
         if missing and (extra := EXTRAS.get(str(getattr(error, "name", "")).partition(".")[0], extra)):
-            remedy += f": pip install 'vsecore[{extra}]' brings it"
+            remedy += f": vsecore's extra {extra!r} brings it"
         sentence = f"{name}: {error}{remedy}"
         typer.echo(sentence.encode(errors="backslashreplace").decode(), err=True)  # it may hold any file name
         sys.exit(2)

@@ -47,11 +47,8 @@ class Listing:
         if self.others:
             commonest = sorted(self.others.items(), key=lambda one: (-one[1], one[0]))[:5]
             kinds = ", ".join(f"{count} {suffix}" for suffix, count in commonest)
-            hint = (
-                "; for HEIC: pip install 'vsecore[heic]'"
-                if self.others.keys() & {".heic", ".heif", ".hif"}
-                else ""
-            )
+            heic = self.others.keys() & {".heic", ".heif", ".hif"}
+            hint = "; vsecore's extra 'heic' reads HEIC" if heic else ""
             said.append(f"{kinds}: not read, unlike JPEG, PNG, WebP, BMP, GIF and TIFF{hint}")
         if self.excluded:
             said.append(f"{self.excluded} files or folders, as excluded")
