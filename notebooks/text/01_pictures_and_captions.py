@@ -443,10 +443,10 @@ ends = [np.quantile(false_share(y[turn == n][drawn]), [0.025, 0.975]) for n in r
 
 # %%
 spans = {
-    f"{name} ({said:.1f} facts)": (low, share[name], high)
+    f"{name} ({said:.1f} facts)": (share[name], low, high)
     for name, said, (low, high) in zip(habits, said_by, ends, strict=True)
 }
-drawings.called_false(dict(sorted(spans.items(), key=lambda item: -item[1][1])))
+drawings.called_false(dict(sorted(spans.items(), key=lambda item: -item[1][0])))
 
 # %% tags=["hide-input"]
 lesson.finding("terse has the largest share", max(share, key=share.get) == "terse")

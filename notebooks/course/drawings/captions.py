@@ -145,9 +145,8 @@ def relevance(truth: np.ndarray, own: np.ndarray) -> None:
 def called_false(shares: Mapping[str, Span]) -> None:
     """Show a share for each annotator, in percent, with the ends of its interval."""
     figure, axes = plt.subplots(figsize=(6.4, 2.5))
-    rows = {name: (middle, low, high) for name, (low, middle, high) in shares.items()}
-    spans(axes, rows, x="true pairs called false (%)")
-    said = "; ".join(f"{name}: {one[1]:.0f} %" for name, one in shares.items())
+    spans(axes, shares, x="true pairs called false (%)")
+    said = "; ".join(f"{name}: {share:.0f} %" for name, (share, *_) in shares.items())
     show(
         figure,
         alt="A dot with its interval for each annotator: the share of the true pairs of its captions "
