@@ -48,5 +48,5 @@ def test_a_new_record_turns_no_stored_notebook_red():
             tags = cell.metadata.get("tags", ())
             if RESULTS in tags:
                 assert "nbval-ignore-output" in tags and "lesson.finding(" not in cell.source, path.stem
-            if any(one in cell.source for one in ("experiments.studied(", "dots.compared(", "records.find(")):
+            if any(one in cell.source for one in ("experiments.studied(", "dots.show(", "records.find(")):
                 assert RESULTS in tags, f"{path.stem}: {cell.source}"

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from course import plots
 from course.plots import COLOURS, name_rows
 from course.wording import counted
 from vsecore.experiments import Studied
@@ -23,6 +24,11 @@ AXES = {
     "i2t_map_at_r": "mAP@R, %,\nto text",
     "t2i_map_at_r": "mAP@R, %,\nto picture",
 }
+
+
+def show(found: Mapping[str, Studied]) -> None:
+    """Show arms that were trained on scenes, without their ridge regression."""
+    plots.show(compared(found, "scenes", ridge=False), alt=words_for(found, "the scenes", ridge=False))
 
 
 def compared(

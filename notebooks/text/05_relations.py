@@ -647,10 +647,7 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 recorded = experiments.studied("relational_losses", "scenes")
 arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
-plots.show(
-    dots.compared(study, "scenes", ridge=False),
-    alt=dots.words_for(study, "the scenes", ridge=False),
-)
+dots.show(study)
 told = {arm: statistics.mean(one.results["pairs_t2i"].values()) for arm, one in study.items()}
 course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told.items()})
 

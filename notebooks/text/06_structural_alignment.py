@@ -562,10 +562,7 @@ lesson.finding("attention stays nearly even", all(even))
 arms = {"basic": "global loss alone", "pooling": "node pooling", "CA": "node cross-attention"}
 recorded = experiments.studied("relational_losses", "scenes")
 study = {title: recorded[arm] for arm, title in arms.items()}
-plots.show(
-    dots.compared(study, "scenes", ridge=False),
-    alt=dots.words_for(study, "the scenes", ridge=False),
-)
+dots.show(study)
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 pooling, attention = (dots.gaps(recorded[arm], recorded["basic"]) for arm in ("pooling", "CA"))

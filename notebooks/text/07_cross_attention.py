@@ -614,10 +614,7 @@ names = {"SCAN t2i": "SCAN t2i, mean", "SCAN i2t": "SCAN i2t", "BFAN prob": "BFA
 names |= {"VSRN": "VSRN", "VSE++": "VSE++"}
 recorded = experiments.studied("cross_attention", "scenes")
 study = {title: recorded[arm] for arm, title in names.items()}
-plots.show(
-    dots.compared(study, "scenes", ridge=False),
-    alt=dots.words_for(study, "the scenes", ridge=False),
-)
+dots.show(study)
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 attending = [arm for title, arm in study.items() if title not in ("VSRN", "VSE++")]

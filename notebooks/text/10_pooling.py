@@ -789,10 +789,7 @@ long = {title: long[arm] for arm, title in arms.items()}
 parts, balances = (experiments.studied(f"2ad_{of}", "scenes") for of in ("parts", "balance"))
 long["embedding level alone"] = parts["without token level"]
 long["token level alone"] = parts["without embedding level"]
-plots.show(
-    dots.compared(long, "scenes", ridge=False),
-    alt=dots.words_for(long, "the scenes", ridge=False),
-)
+dots.show(long)
 apart = {
     title: dots.gap(long["AdPool"], one) for title, one in long.items() if title != "AdPool"
 }

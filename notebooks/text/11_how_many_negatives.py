@@ -600,8 +600,7 @@ lesson.outcome("K is 28, then below 2", 25 < k[0] < 31 and k[1] < 2)
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 more = {"AdOpt, printed rule": "AdOpt, printed rule", "all 127, no margin": "InfoNCE, all"}
 ends = {name: long[arm] for name, arm in (arms | more).items()}
-figure = dots.compared(ends, "scenes", ridge=False)
-plots.show(figure, alt=dots.words_for(ends, "the scenes", ridge=False))
+dots.show(ends)
 adopt_ends, all_ends = ends["AdOpt"], ends["all 127 always"]
 margin = [
     dots.gap(all_ends, ends["all 127, no margin"], name)[0] for name in ("rsum", "i2t_map_at_r")

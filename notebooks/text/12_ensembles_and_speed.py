@@ -479,8 +479,7 @@ check("12.explore", (your_expectation, your_finding))
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 found = experiments.studied("2ad_ensembles", "scenes")
-figure = dots.compared(found, "scenes", ridge=False)
-plots.show(figure, alt=dots.words_for(found, "the scenes", ridge=False))
+dots.show(found)
 said = {"RGP R": 11.5, "RRR R": 6.0, "RGP RRR": 5.4, "RGP PPP": 10.2, "RGP RG": 3.1}
 for pair, said_mean in said.items():
     gaps = dots.gaps(*(found[name] for name in pair.split()))

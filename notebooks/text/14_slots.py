@@ -573,8 +573,7 @@ arms["DivE, two slots"] = ("set_sizes", "K = 2")
 arms["DivE, a fifth left out"] = ("set_parts", "a fifth left out")
 studied = experiments.side_by_side(arms, "scenes")
 dive, one_slot, learned_pool, one_vector, two_slots, left_out = studied.values()
-figure = dots.compared(studied, "scenes", ridge=False)
-plots.show(figure, alt=dots.words_for(studied, "the scenes", ridge=False))
+dots.show(studied)
 ahead, low, high = dots.gap(dive, one_vector)
 lesson.outcome("DivE is 24 above VSE++", 20 < low < 23 < ahead < 25 < high < 28)
 to_one, low, high = dots.gap(dive, one_slot)
@@ -586,12 +585,12 @@ fewer = dots.gaps(one_slot, two_slots, "rsum")
 lesson.outcome("two, by 2 to 9", 1.5 < min(fewer) < 2.5 < 8 < max(fewer) < 9)
 more = by[1:].mean(1).round(1).tolist()
 lesson.outcome("in each seed, and by 0.7 and 1.7", by.min() > 0.4 and more == [0.7, 1.7])
-curves = [np.mean(one.trainings[0].curves, 0) for one in studied.values()]  # (epochs,) each
+curves = [dots.by_epoch(one, "dev_rsum").mean(0) for one in studied.values()]  # (epochs,) each
 *late, of_left_out = [100 * (1 - curve[:15].max() / curve.max()) for curve in curves]
 lesson.outcome("under 0.7 %, but 1.2 % there", max(late) < 0.7 and 1.1 < of_left_out < 1.3)
 lesson.outcome("leaving a fifth out costs 33", 30 < dive.rsum - left_out.rsum < 36)
-logs = [one.results["log_variance_pictures"].values() for one in (left_out, dive)]
-lesson.outcome("18, 4 %", [round(100 * np.exp(np.mean([*one]))) for one in logs] == [18, 4])
+logs = [dots.mean(one, "log_variance_pictures") for one in (left_out, dive)]
+lesson.outcome("18, 4 %", [*np.exp(logs).round(2)] == [0.18, 0.04])
 kept = [[*left_out.results[f"rsum_pictures_without_{k}"].values()] for k in range(1, 5)]
 lesson.outcome("one is worth 25", 23 < left_out.rsum - np.mean(kept, 1).min() < 26)
 systems = experiments.studied("set_similarities", "scenes")
@@ -602,10 +601,7 @@ lesson.outcome(
     "VSE∞ is 37 and 34 above VSE++, smaller margins 2 and 4 below", leads == [37, 34, -2, -4]
 )
 lesson.outcome("both 7 below DivE", [round(dots.gap(dive, one)[0]) for one in older] == [7, 7])
-to_text = [
-    np.mean([*one.results[ways[1]].values()])
-    for one in (*older, dive, one_vector, half, quarter)
-]
+to_text = [dots.mean(one, ways[1]) for one in (*older, dive, one_vector, half, quarter)]
 lesson.outcome("28 and 31 %, not 20", [*map(round, to_text[:3])] == [28, 31, 20])
 lesson.outcome(
     "from 15.5 to 18.6 and 22.1 %", np.round(to_text[3:], 1).tolist() == [15.5, 18.6, 22.1]
@@ -640,8 +636,7 @@ arms |= {"PIE-Net": "PIE-Net", "a Transformer": "Transformer"}
 arms = {f"with {name}": ("set_similarities", arm) for name, arm in arms.items()}
 arms["with α = 1"] = ("set_sizes", "α = 1")
 arms = {"DivE": dive} | experiments.side_by_side(arms, "scenes")
-figure = dots.compared(arms, "scenes", ridge=False)
-plots.show(figure, alt=dots.words_for(arms, "the scenes", ridge=False))
+dots.show(arms)
 _, chamfer, probability, mil, pie_net, transformer, soft = arms.values()
 over, *by_truth = (np.array(dots.gaps(dive, probability, way)) for way in ways)  # (seeds,)
 lesson.outcome("by 1 to 6", 1 < over.min() < 1.5 and 5.5 < over.max() < 6.5)

@@ -8,8 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from course.dots import by_epoch
 from course.plots import COLOURS, bare, curve_panels, curves, draw_picture
 from course.sketch import arrow, box, canvas
+from vsecore.experiments import Studied
 
 BOXES = {
     "picture": (0.0, 1.1, 1.3, "0.92"),
@@ -63,12 +65,25 @@ def controller(runs: Mapping[str, np.ndarray], bound: float, size: tuple[float, 
     return figure
 
 
-def trajectories(tracks: Mapping[str, Mapping[str, list[float]]], bounds: Mapping[str, float]) -> Figure:
-    """Draw what each system's measures were after each epoch, in a panel for each measure.
+PANELS = {
+    "rsum, development split": "dev_rsum",
+    "λ, linear below 1": "multiplier_after",
+    "reconstruction loss": "reconstruction_in",
+    "contrastive loss": "contrast_in",
+}
+"""The label of each panel of `trajectories`, and what is recorded after each epoch."""
+
+
+def trajectories(found: Mapping[str, Studied], bounds: Mapping[str, float]) -> Figure:
+    """Draw what systems' measures were after each epoch, the mean over seeds, in a panel for each measure.
 
     A system's bound, if it has one, is drawn in the panel of the reconstruction loss. An rsum below 440 is
     left out, so that the last epochs can be told apart.
     """
+    tracks = {
+        label: {name: by_epoch(arm, key).mean(0) for name, arm in found.items() if arm.epochs(f"{key}_")}
+        for label, key in PANELS.items()
+    }
     figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
     rsum, multiplier, reconstruction, _ = grid
     rsum.set_ylim(bottom=440)
