@@ -9,7 +9,7 @@ import torch
 
 from small import assert_same_run, recipe, train
 from test_cli import SMALL, complaint, features, run  # noqa: F401
-from vsecore.experiments.tuning import best, is_settled, ladder_around, search
+from vsecore.experiments.tuning import best, is_settled, search
 from vsecore.training import load_run
 from vsecore.training.command import Command, remembered
 
@@ -90,7 +90,7 @@ def test_a_rate_is_sought_until_the_best_is_not_at_the_edge(around):
         tried.append(rate)
         return -abs(math.log2(rate / 0.08))
 
-    rates = ladder_around(around)
+    rates = [around * 2.0**step for step in range(-10, 11)]
     results = search(train_at, rates[9:12], rates)
     assert best(results) == pytest.approx(0.08) and is_settled(results)
     assert sorted(tried) == sorted({around, *tried}) and len(tried) == 6, "each once"

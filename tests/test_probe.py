@@ -10,7 +10,7 @@ import torch
 from vsecore import scenes
 from vsecore.embedding import Embedding
 from vsecore.experiments import measures
-from vsecore.experiments.measures import FACTS, facts_of, probe_metric, probes
+from vsecore.experiments.measures import FACTS, PROBES, facts_of, probes
 
 
 def captions_of(split):
@@ -49,8 +49,8 @@ def test_what_a_caption_names_is_what_its_form_says():
 def test_what_is_kept_is_read_and_what_is_not_stays_near_chance(monkeypatch, data):
     for kept, other in (("colour", "place"), ("place", "colour")):
         found = knows(monkeypatch, data, [kept])
-        assert set(found) == {probe_metric(fact) for fact in FACTS}
-        assert found[probe_metric(kept)] > 99 and 40 < found[probe_metric(other)] < 70
+        assert set(found) == set(PROBES)
+        assert found[f"probe_{kept}"] > 99 and 40 < found[f"probe_{other}"] < 70
 
 
 def test_only_scenes_and_single_vectors_are_probed(monkeypatch, data):

@@ -86,6 +86,16 @@ def test_of_pictures_that_cannot_be_read_only_the_bytes_are_compared(tmp_path):
     assert copies(files) == [[files[0], files[2]], [files[1]], [files[3]]]
 
 
+def test_pale_copies_are_found_among_many_pictures(tmp_path):
+    pale = Image.fromarray(np.random.default_rng(0).integers(244, 256, (40, 40, 3), np.uint8))
+    files = [tmp_path / f"{row}.png" for row in range(90)]
+    for row, file in enumerate(files[:-2]):
+        Image.new("RGB", (40, 40), (250, 250, 160 + row)).save(file)
+    for file, level in zip(files[-2:], (0, 9), strict=True):
+        pale.save(file, compress_level=level)
+    assert files[-2:] in copies(files)
+
+
 def test_split_leakage_is_refused_by_name(album, written):
     names = ["train"] * 18 + ["dev"] * 3 + ["test"] * 3
     rows = [[*row, name] for row, name in zip(captions_of(), names, strict=True)]

@@ -21,7 +21,7 @@ import torch
 from pydantic import ConfigDict
 
 from vsecore.arguments import Finite
-from vsecore.data.files import read_json, read_text, write_atomically
+from vsecore.data.files import read_json, read_text, write_whole
 from vsecore.paths import ROOT, assets
 from vsecore.recipes.plain import flatten
 from vsecore.training import Run
@@ -160,9 +160,7 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
 def write(entry: Record, folder: str | Path) -> Path:
     """Write a record into a folder, in place of an older one of the same thing, and return the file."""
     path = Path(folder) / entry.file_name
-    with write_atomically(path, "w") as file:
-        json.dump(asdict(entry), file, indent=2, ensure_ascii=False, allow_nan=False)
-        file.write("\n")
+    write_whole(path, json.dumps(asdict(entry), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return path
 
 

@@ -116,7 +116,7 @@ class _Done:
 
 def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any], tensorboard: bool) -> _Done:
     """Train at several learning rates, each in its own folder, and return the best on dev."""
-    from vsecore.experiments.tuning import best, ladder_around, search
+    from vsecore.experiments.tuning import best, search
 
     if out is None:
         raise ValueError("--tune trains several runs: name a folder for them with --out")
@@ -129,7 +129,8 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
         done[rate] = train_as(replace(command, settings=settings), place, resume, how, tensorboard)
         return done[rate].run.best["rsum"]
 
-    rates = ladder_around(_chosen(command)[0].training.learning_rate)
+    own = _chosen(command)[0].training.learning_rate
+    rates = [own * 2.0**step for step in range(-10, 11)]
     results = search(train_at, rates[9:12], rates)
     told = ", ".join(f"{rate:.3g}: {results[rate]:.1f}" for rate in sorted(results))
     typer.echo(f"best rsum on dev by learning rate: {told}")

@@ -16,9 +16,8 @@ def scenes_pretrain(kind: str, *, seed: Seed = 0, record: Folder | None = None) 
     Options:
         kind: scenes-cnn or scenes-vit.
     """
-    import hashlib
-
     from vsecore import records
+    from vsecore.data.files import digest_of
     from vsecore.scenes.build import WORLD_VERSION
     from vsecore.scenes.networks import weights_file
     from vsecore.scenes.pretraining import pretrain
@@ -37,8 +36,7 @@ def scenes_pretrain(kind: str, *, seed: Seed = 0, record: Folder | None = None) 
             seconds=seconds,
             note="facts read by lines from the features of held-out pictures, in percent: mean average "
             "precision of kinds, and of kinds with their colour; accuracy of the place, and cell by cell of "
-            "kind, colour, size and facing; weights sha256 "
-            + hashlib.sha256(weights_file(kind).read_bytes()).hexdigest(),
+            "kind, colour, size and facing; weights sha256 " + digest_of(weights_file(kind)).hex(),
         )
         typer.echo(f"record: {records.write(entry, record)}")
 

@@ -5,6 +5,8 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 
 from vsecore.data.files import digest_of, progress
 from vsecore.data.picture_files import open_picture
@@ -32,18 +34,17 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     flat = ALIKE * variance < SAME**2  # (n,)
     limits = np.where(flat, ALIKE * variance, SAME**2) * small.shape[1]  # (n,)
     limits[((variance < FLAT) & sure) | (squares == 0)] = -1  # of zeros, nothing was read
-    group = np.arange(len(pictures))
+    links, same = list[sparse.csr_array](), np.arange(len(pictures))
     for start in range(0, len(pictures), 1024):
         block = small[start : start + 1024]
         gaps = squares[start : start + 1024, None] + squares - 2 * block @ small.T  # (b, n)
-        within = gaps <= np.minimum(limits[start : start + 1024, None], limits)
-        for row, column in zip(*np.nonzero(within), strict=True):
-            if start + row < column:
-                group[group == group[column]] = group[start + row]
-    first: dict[tuple[int, bytes], int] = {}
+        links.append(sparse.csr_array(gaps <= np.minimum(limits[start : start + 1024, None], limits)))
+    first: dict[bytes, int] = {}
     for row in np.flatnonzero(flat).tolist():
-        path = pictures[row]
-        group[group == group[row]] = group[first.setdefault((path.stat().st_size, digest_of(path)), row)]
+        same[row] = first.setdefault(digest_of(pictures[row]), row)
+    identical = sparse.csr_array((np.ones(len(same), bool), (np.arange(len(same)), same)))
+    graph = sparse.vstack(links) + identical  # (n, n)
+    _, group = connected_components(graph, directed=False)
     return [[pictures[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]
 
 
@@ -58,8 +59,11 @@ def share_out(groups: Sequence[Sequence[Path]]) -> dict[Path, str]:
 
 
 def _small(path: Path) -> np.ndarray:
-    """Return a copy of 16 x 16 pixels, (768,); of a picture that cannot be read, zeros."""
+    """Return a copy of 16 x 16 pixels, (768,); of a picture that cannot be read, zeros.
+
+    Colours are centred, so that the sums of products above are whole numbers that float32 holds exactly.
+    """
     try:
-        return np.asarray(open_picture(path, at_least=32).resize((16, 16)), np.float32).ravel()
+        return np.asarray(open_picture(path, at_least=32).resize((16, 16)), np.float32).ravel() - 128
     except (ValueError, OSError):
         return np.zeros(16 * 16 * 3, np.float32)

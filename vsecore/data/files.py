@@ -116,12 +116,6 @@ def digest_of(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def holds(path: Path, text: str) -> bool:
-    """Whether a file holds exactly this text."""
-    content = text.encode()
-    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
-
-
 @contextmanager
 def locked(folder: Path, doing: str, wait: bool = True, name: str = LOCK) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.
@@ -134,16 +128,17 @@ def locked(folder: Path, doing: str, wait: bool = True, name: str = LOCK) -> Ite
     message = f"another process {doing} {folder}: "
     try:
         lock.acquire(timeout=0)
-    except PermissionError:
-        if Path(lock.lock_file).exists():
-            raise
-        yield
-        return
     except Timeout:
         if not wait:
             raise BlockingIOError(f"{message}wait until it has finished, or name another folder") from None
         print(f"{message}waiting until it has finished", file=sys.stderr)
         lock.acquire()
+    except OSError as error:
+        may_not_write = isinstance(error, PermissionError) or error.errno == errno.EROFS
+        if not may_not_write or Path(lock.lock_file).exists():
+            raise
+        yield
+        return
     try:
         yield
     finally:

@@ -41,6 +41,8 @@ PAIRS = ("pairs_t2i", "pairs_i2t", "pairs_left_right", "pairs_other")
 """The names of the numbers that `pair_accuracy` returns."""
 FACTS = ("noun", "colour", "size", "relation", "place")
 """What a caption may say, and what is probed."""
+PROBES = tuple(f"probe_{fact}" for fact in FACTS)
+"""The names of the numbers that `probes` returns."""
 FEWEST = 20
 """A name that fewer captions of either split have, or lack, is left out."""
 GRADED = ("i2t_r_precision", "t2i_ndcg_rouge_l")
@@ -134,11 +136,6 @@ def _preferred(right: Tensor, wrong: Tensor) -> Tensor:
     return (right > wrong).double() + (right == wrong).double() / 2
 
 
-def probe_metric(fact: str) -> str:
-    """Return the name that records give the probe of a fact."""
-    return f"probe_{fact}"
-
-
 @torch.inference_mode()
 def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
     """Return how well linear probes read from captions' vectors what the captions say, in percent.
@@ -171,7 +168,7 @@ def probes(model: VSE, data: Dataset, tokenizer: Captions) -> dict[str, float]:
             continue  # too few captions to learn from
         learned, asked = (np.stack([named[name] for name in names], axis=1) for named in both)
         ranked = Ridge(alpha=1.0).fit(train.numpy(), learned).predict(test.numpy())  # (Mc, names)
-        found[probe_metric(fact)] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
+        found[f"probe_{fact}"] = 100 * float(roc_auc_score(asked, ranked.reshape(asked.shape)))
     return found
 
 

@@ -100,9 +100,13 @@ def survey(
     @cache
     def lacks_of(name: str, arm: str) -> Trainings:
         experiment = get_experiment(name)
-        longer = experiment.arms[arm].times_as_long  # than the quickest of its recipe
+        longer = {  # than the quickest of its recipe; what mines for it is not
+            recipe: one.times_as_long
+            for one in experiment.systems(arm, experiment.features_on(data))
+            for recipe in one.recipes
+        }
         found = lacking(experiment, arm, data, entries[name])
-        return {key: longer * seconds_of(recipe, name) for key, recipe in found.items()}
+        return {key: longer.get(recipe, 1) * seconds_of(recipe, name) for key, recipe in found.items()}
 
     lacks = [
         {(one.claim.experiment, arm): lacks_of(one.claim.experiment, arm) for arm in one.claim.arms}

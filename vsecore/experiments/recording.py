@@ -18,14 +18,13 @@ from vsecore.experiments.claims import FIRST_PLACE
 from vsecore.experiments.comparison import FIVE_FOLDS
 from vsecore.experiments.experiment import Experiment, Training, title_of
 from vsecore.experiments.measures import (
-    FACTS,
     GRADED,
     PAIRS,
+    PROBES,
     graded,
     measure_sets,
     pair_accuracy,
     pair_scores,
-    probe_metric,
     probes,
     relation_pairs,
     sideways_captions,
@@ -45,8 +44,8 @@ of two rounds leaves, and sentence targets, whose last digits differ from one pr
 def asked_of_record(experiment: Experiment, trainings: Sequence[Training], data: str) -> set[str]:
     """Return what a record of an experiment must have beyond the usual; another experiment's may lack it."""
     asked = set(PAIRS) if experiment.pairs and data == SCENES else set()
-    if experiment.probes:
-        asked |= {*GRADED} | ({probe_metric(fact) for fact in FACTS} if data in WORLDS else set())
+    if experiment.probes and len(trainings) == 1:
+        asked |= {*GRADED} | ({*PROBES} if data in WORLDS else set())
     if experiment.follows_losses and len(trainings) == 1:
         asked |= watching.asked_of(trainings[0].recipe)
     return asked

@@ -246,7 +246,8 @@ class _Runner:
         Where something is chosen on dev first, it is as if nothing were recorded yet.
         """
         fair, log = self.settings.scale == "fair", self.settings.log
-        took, times = dict[str, float](), dict[str, int]()  # by a recipe's hash and the kind of features
+        took = dict[tuple[str, str], float]()  # by a recipe's hash and the kind of features
+        times = dict[tuple[tuple[str, str], str, int], int]()
         for arm, several in systems.items():
             known = self.experiment.trainings(arm, self.features, lambda one: only_recipe(one, self.changes))
             left = [seed for seed in seeds if fair or not known or not self.recorded(known, seed)]
@@ -254,22 +255,29 @@ class _Runner:
                 log(f"{arm}: recorded already")
                 continue
             tried = len(tuning.FIRST) - (tuning.SEED in left) if fair else 0  # one is the run of its seed
-            each, keys = len(left) + tried, list[str]()
+            each, keys = len(left) + tried, list[tuple[tuple[str, str], str, int]]()
             trainings = [Training(recipe, one) for one in several for recipe in one.at(self.changes)]
-            if mined_by := self.experiment.arms[arm].mined_by:  # so there is no first round
-                trainings = [replace(one, recipe=replace(one.recipe, first_round=None)) for one in trainings]
-                if mined_by not in systems:
-                    (miner,) = self.experiment.systems(mined_by, self.features)
-                    trainings += [Training(recipe, miner) for recipe in miner.at(self.changes)]
+            chosen = self.experiment.arms[arm]
+            if chosen.mined_by:  # so there is no first round
+                (system,) = self.experiment.systems(chosen.mined_by, self.features)
+                miners = [Training(recipe, system) for recipe in system.at(self.changes)]
+                mined = {"miner": miners[0], "only_false": chosen.only_false}
+                trainings = [
+                    Training(replace(one.recipe, first_round=None), replace(one.system, **mined))
+                    for one in trainings
+                ]
+                if chosen.mined_by not in systems:
+                    trainings += miners
             for training in trainings:
-                keys.append(key := f"{training.recipe.hash()} {training.system.features}")
+                kind = training.recipe.hash(), training.system.features
+                keys.append(key := (kind, training.digest, training.system.again))
                 times[key] = max(each, times.get(key, 0))
-                if key not in took:
+                if kind not in took:
                     cost = plan(training.recipe, self.dataset(training), seconds=TRIAL_SECONDS)
-                    took[key] = cost.seconds
-            count, seconds = each * len(keys), each * sum(took[key] for key in keys)
+                    took[kind] = cost.seconds
+            count, seconds = each * len(keys), each * sum(took[kind] for kind, *_ in keys)
             log(f"{arm}: {count} training{'s' if count > 1 else ''}, {duration(seconds)}")
-        total = duration(sum(times[key] * took[key] for key in times))
+        total = duration(sum(count * took[kind] for (kind, *_), count in times.items()))
         log(f"in all, counting once what several arms share: {total}")
 
     def recipe_of(self, system: System) -> Recipe | None:

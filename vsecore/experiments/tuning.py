@@ -1,5 +1,6 @@
 """Each system's own learning rate, chosen on the development split: one for all would favour some of them."""
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from vsecore.experiments.experiment import System
 from vsecore.experiments.scales import at_scale
 from vsecore.recipes import Recipe
+from vsecore.recipes.plain import as_json
 from vsecore.records import Record
 
 T = TypeVar("T")
@@ -26,17 +28,17 @@ SEED = 0
 
 def at_rate(name: str, changes: Mapping[str, Any], rate: float) -> Recipe:
     """Return a recipe, named as `recipes.get` reads it, with changes and with this learning rate."""
-    return _at_rate(name, tuple(changes.items()), rate)[0]
+    return _at_rate(name, json.dumps(as_json(changes)), rate)[0]
 
 
 def digest_at(system: System, name: str, changes: Mapping[str, Any], rate: float) -> str:
     """Return the digest of a system's training by one of its recipes, with changes and this learning rate."""
-    return system.digest(_at_rate(name, tuple(system.changes(changes).items()), rate)[1])
+    return system.digest(_at_rate(name, json.dumps(as_json(system.changes(changes))), rate)[1])
 
 
 @cache  # many claims and pages ask for the same
-def _at_rate(name: str, changes: tuple[tuple[str, Any], ...], rate: float) -> tuple[Recipe, str]:
-    recipe = at_scale(name, dict(changes)).override({"training.learning_rate": rate})
+def _at_rate(name: str, changes: str, rate: float) -> tuple[Recipe, str]:
+    recipe = at_scale(name, json.loads(changes)).override({"training.learning_rate": rate})
     return recipe, recipe.hash()
 
 
@@ -124,11 +126,6 @@ def search(
     if not any(map(math.isfinite, results.values())):
         raise FloatingPointError(f"the training diverges at every learning rate from {min(results):.3g} on")
     return results
-
-
-def ladder_around(rate: float) -> list[float]:
-    """Return a learning rate with ten doublings on either side of it."""
-    return [rate * 2.0**step for step in range(-10, 11)]
 
 
 def tuned(

@@ -63,9 +63,9 @@ class Search:
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from where an earlier search of the same pairs, with the same blocks, stood."""
         texts, pictures = (torch.from_numpy(state[name]) for name in ("texts", "pictures"))
-        self.done = len(texts)
-        self.texts[: self.done] = texts.to(self.device)
+        self.texts[: len(texts)] = texts.to(self.device)
         self.pictures.restore(pictures)
+        self.done = len(texts)
 
     def run(self, workers: int, after: Callable[[], None] = lambda: None) -> tuple[Tensor, Tensor]:
         """Search on from where the search stands.

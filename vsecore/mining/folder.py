@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import time
-import zipfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,9 @@ def load_negatives(
 def _array(path: Path, digest: str) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}: {MINE_AGAIN}")
-    try:
+    rows = None
+    with suppress(Exception):  # numpy has no end of errors for what is damaged
         rows = np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError):
-        rows = None
     if not isinstance(rows, np.ndarray) or rows.dtype != np.int32 or _digest(rows) != digest:
         raise ValueError(f"{path} is damaged: {MINE_AGAIN}")
     return rows
@@ -133,7 +132,7 @@ class MiningState:
                     search.restore(dict(stored))
                     return
             why = "belongs to another model, other data, other numbers or other blocks"
-        except (ValueError, TypeError, OSError, EOFError, KeyError, zipfile.BadZipFile):
+        except Exception:  # numpy has no end of errors for what is damaged
             why = "is damaged"
         print(f"{self.path} {why}: mining starts over", file=sys.stderr)
 

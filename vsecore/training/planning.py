@@ -178,8 +178,9 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         memory_bytes=peak_memory(),
         gpu_memory_bytes=torch.cuda.max_memory_allocated(),  # 0 without one
         feature_bytes=0 if data.feature_kind == "pixels" else feature_bytes,
-        # Weights, their best, and two moments of each, in float32.
-        run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters()),
+        # Weights, their best, and two moments of each, in float32; a first round's stay beside them.
+        run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters())
+        + (0 if first is None else first.run_bytes),
         mining_seconds=0.0 if first is None else _seconds_of(_mine, system.model, data.train, tokenizer),
         first_round=first,
     )

@@ -34,13 +34,12 @@ from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
 from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
 from vsecore.experiments.measures import (
-    FACTS,
     GRADED,
     LOG_VARIANCES,
     PAIRS,
+    PROBES,
     SIDES,
     alone,
-    probe_metric,
     without,
 )
 from vsecore.experiments.references import ORACLE, SHARES
@@ -251,7 +250,7 @@ MEASURED: dict[str, tuple[str, Rows]] = {
     ),
     "probes": (
         "system | things | colours | sizes | relations | places | R-precision | nDCG",
-        _means((*map(probe_metric, FACTS), *GRADED)),
+        _means((*PROBES, *GRADED)),
     ),
     "multiplier": (
         "system | contrastive loss | above the bound | highest λ | λ left | returns from 0",
