@@ -48,6 +48,16 @@ def photographs():
     return Path(folder)
 
 
+@pytest.fixture(scope="module")
+def drawn_photographs(tmp_path_factory):
+    """A folder in the form of Flickr8k, with drawn pictures."""
+    from towers import make_photographs
+
+    root = tmp_path_factory.mktemp("pictures")
+    make_photographs(root)
+    return root
+
+
 @pytest.fixture
 def album(tmp_path):
     """Make the folder of `make_album` where this test alone works."""

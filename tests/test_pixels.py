@@ -11,7 +11,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from small import assert_resumes_with_the_same_bits
-from towers import make_photographs
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.karpathy import load_photographs
@@ -34,13 +33,6 @@ SMALL = {
     "training.frozen_epochs": 1,
     "training.learning_rate": 1e-3,
 }
-
-
-@pytest.fixture(scope="module")
-def photographs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("pictures")
-    make_photographs(root)
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +59,8 @@ def recipe(weights):
 
 
 @pytest.fixture(scope="module")
-def data(photographs, recipe):
-    return load_photographs(photographs, recipe.view())
+def data(drawn_photographs, recipe):
+    return load_photographs(drawn_photographs, recipe.view())
 
 
 def test_a_picture_is_evaluated_as_torchvision_cuts_its_middle(tmp_path):

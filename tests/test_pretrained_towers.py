@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from small import assert_resumes_with_the_same_bits
 from steps import step_of_scores
-from towers import make_photographs, make_towers
+from towers import make_towers
 from vsecore.data.karpathy import load_photographs
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoders.pretrained_towers import read_vision_config
@@ -26,13 +26,6 @@ CAPTIONS = ["a red dog", "A big blue square picture of a small cat", "dark"]
 def folders(tmp_path_factory):
     made = {kind: tmp_path_factory.mktemp(kind) for kind in (*KINDS, "metaclip_2")}
     return {kind: (folder, make_towers(folder, kind)) for kind, folder in made.items()}
-
-
-@pytest.fixture(scope="module")
-def photographs(tmp_path_factory):
-    root = tmp_path_factory.mktemp("pictures")
-    make_photographs(root)
-    return root
 
 
 def built(folder):
@@ -84,10 +77,10 @@ def test_both_are_embedded_as_transformers_does_whatever_the_padding(folders, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_goes_on_where_the_towers_were_trained(folders, kind, photographs):
+def test_the_loss_goes_on_where_the_towers_were_trained(folders, kind, drawn_photographs):
     folder, model = folders[kind]
     recipe = get(str(folder))
-    data = load_photographs(photographs, recipe.view())
+    data = load_photographs(drawn_photographs, recipe.view())
     system = System.build(recipe, data, recipe.tokenizer(data.train.captions))
     (loss,) = system.losses.values()
     assert float(loss.log_scale.detach()) == pytest.approx(float(model.logit_scale.detach()))
@@ -109,14 +102,14 @@ def test_the_loss_goes_on_where_the_towers_were_trained(folders, kind, photograp
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_further_resumes_with_the_same_bits_and_needs_no_folder_afterwards(
-    folders, kind, photographs, tmp_path
+    folders, kind, drawn_photographs, tmp_path
 ):
     folder, _ = folders[kind]
     moved = tmp_path / "model"
     moved.symlink_to(folder)
     small = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 0}
     recipe = get(str(moved)).override({f"training.{name}": value for name, value in small.items()})
-    data = load_photographs(photographs, recipe.view())
+    data = load_photographs(drawn_photographs, recipe.view())
     state = assert_resumes_with_the_same_bits(tmp_path / "run", recipe, data, stop=3)
     begun = System.build(recipe, data, recipe.tokenizer(data.train.captions)).state_dict()
     still = [name for name, x in begun.items() if torch.equal(x, state[name])]

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -102,11 +101,6 @@ def region_boxes(root: Path, split: str, row: int) -> np.ndarray:
 def picture_files(root: Path, split: str) -> list[Path]:
     """List the picture files of a split of photographs, in the order of its rows."""
     return load_karpathy(root)[split].files
-
-
-def read_pixels(files: Sequence[Path]) -> list[np.ndarray]:
-    """Read pictures for showing: each uint8 (224, 224, 3)."""
-    return [np.asarray(open_picture(file).resize((224, 224))) for file in files]
 
 
 def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Sizes) -> Dataset:

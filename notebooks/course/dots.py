@@ -134,6 +134,10 @@ def words_for(
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",
         f"Mean rsum: {', '.join(arms)}.",
     ]
+    for measure, label in AXES.items():
+        if measure != "rsum" and all(found[arm].results.get(measure) for arm in found):
+            means = ", ".join(f"{arm} {mean(found[arm], measure):.1f}" for arm in by_rsum(found))
+            lines.append(f"Mean {' '.join(label.split())}: {means}.")
     if baselines:
         sums = " and ".join(f"{one:.1f}" for one in baselines)
         lines.append(f"A line for ridge regression stands at {sums}.")

@@ -24,7 +24,6 @@ from course.datasets import (
     has_regions,
     open_dataset,
     picture_files,
-    read_pixels,
     region_boxes,
 )
 from course.meanings import why_unread
@@ -32,6 +31,7 @@ from vsecore import scenes, threads
 from vsecore.arguments import checked
 from vsecore.data.files import cache_folder, locked
 from vsecore.data.karpathy import find_annotations
+from vsecore.data.picture_files import open_picture
 from vsecore.data.splits import Dataset, FeatureKind, Split
 from vsecore.paths import results
 from vsecore.recipes import Recipe
@@ -106,7 +106,7 @@ class Lesson:
             return [scenes.draw(made[row].scene, size=224) for row in rows]
         assert self.data_root is not None  # begin checked it
         files = picture_files(self.data_root, split)
-        return read_pixels([files[row] for row in rows])
+        return [np.asarray(open_picture(files[row]).resize((224, 224))) for row in rows]
 
     def seen(self, dataset: Dataset, split: str, row: int) -> Seen:
         """Return one picture of a split for people and for a model, as `plots.word_maps` takes it.

@@ -34,7 +34,7 @@ def painted(pixels: np.ndarray, values: Tensor, colours: Sequence[str]) -> np.nd
 
 
 def slot_rounds(
-    pixels: np.ndarray, shares: Tensor, captions: Sequence[str], right: Sequence[bool] | None = None
+    pixels: np.ndarray, shares: Tensor, captions: Sequence[str], right: Sequence[bool] | None
 ) -> Figure:
     """Draw a picture, what each slot takes of it in each round, and the caption that each slot is nearest to.
 

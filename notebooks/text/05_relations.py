@@ -648,7 +648,7 @@ recorded = experiments.studied("relational_losses", "scenes")
 arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
 dots.show(study)
-told = {arm: statistics.mean(one.results["pairs_t2i"].values()) for arm, one in study.items()}
+told = {arm: dots.mean(one, "pairs_t2i") for arm, one in study.items()}
 course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told.items()})
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]

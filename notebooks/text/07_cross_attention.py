@@ -624,13 +624,8 @@ means = sorted(round(statistics.mean(one)) for one in leads)
 lesson.outcome("25 to 31 on average", (means[0], means[-1]) == (25, 31))
 lead = study["VSRN"].rsum - max(arm.rsum for arm in attending)
 lesson.outcome("VSRN has the highest rsum of all", lead > 4)
-
-
-def mean(title, measure):
-    return statistics.mean(study[title].results[measure].values())
-
-
-first = [max(study, key=lambda one: mean(one, f"{way}_map_at_r")) for way in ("i2t", "t2i")]
+ways = ("i2t_map_at_r", "t2i_map_at_r")
+first = [max(study, key=lambda one: dots.mean(study[one], way)) for way in ways]
 lesson.outcome(
     "by mAP@R, BFAN leads one way, SCAN i2t the other", first == ["BFAN prob", "SCAN i2t"]
 )
@@ -647,8 +642,7 @@ def leader(measure, draw):
     return max(study, key=lambda one: study[one].results[measure][draw])
 
 
-measures = ("rsum", "i2t_map_at_r", "t2i_map_at_r")
-leaders = [[leader(measure, draw) for draw in range(5)] for measure in measures]
+leaders = [[leader(measure, draw) for draw in range(5)] for measure in ("rsum", *ways)]
 lesson.outcome("four seeds agree", all(len({*one[:1], *one[2:]}) == 1 for one in leaders))
 lesson.outcome(
     "the fifth differs to picture only", [len(set(one)) for one in leaders] == [1, 1, 2]
@@ -680,8 +674,8 @@ drawings.relations(study | {"mean of words": bag}, reach)
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 for key, band in reach.items():
-    none = statistics.mean(bag.results[key].values())
-    shares = [mean(title, key) for title in study]
+    none = dots.mean(bag, key)
+    shares = [dots.mean(arm, key) for arm in study.values()]
     lesson.outcome(
         "no system leaves the band", all(abs(one - 50) < band for one in [*shares, none])
     )

@@ -404,21 +404,15 @@ arms |= {f"η = {bound}": ("latent_bounds", f"η = {bound}") for bound in (0.05,
 arms["η = 0.2, fast λ"] = ("latent_bounds", "η = 0.2, fast multiplier")
 found = experiments.side_by_side(arms, "scenes")
 bounded = {"η = 0.05": 0.05, "η = 0.2": 0.2, "η = 0.2, fast λ": 0.2}
+figure, tracks = drawings.trajectories(found, bounded)
 plots.show(
-    drawings.trajectories(found, bounded),
+    figure,
     alt="Four panels against the epoch. rsum: the bound of 0.2 ends highest, with the fast multiplier a little above the slow one. The multiplier of 0.2 "
     "rises to 2.3, falls, and stays at zero from the tenth epoch, the fast one rises to 48 and is at zero from the seventh; that of 0.05 rises to the end, to 16. The reconstruction "
     "loss of 0.2 falls below its bound in the third epoch and stays far below; with the fast multiplier it falls as low and comes back almost to the bound; that of 0.05 never reaches "
     "its bound; that of dual falls to 0.14. The contrastive loss ends highest for 0.05 and lowest for 0.2, above all with the fast multiplier, with BL and dual close together between them.",
 )
-λ, rec, contrast = (
-    {
-        name: dots.by_epoch(one, key).mean(0)
-        for name, one in found.items()
-        if one.epochs(f"{key}_")
-    }
-    for key in ("multiplier_after", "reconstruction_in", "contrast_in")
-)
+_, λ, rec, contrast = tracks.values()
 slow, loss = λ["η = 0.2"], rec["η = 0.2"]
 lesson.outcome(
     "at 0.2, λ rises, falls, and is zero from epoch 11", slow[1] > 2 and max(slow[10:]) < 0.01

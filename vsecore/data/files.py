@@ -116,6 +116,12 @@ def digest_of(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
+def holds(path: Path, text: str) -> bool:
+    """Whether a file holds exactly this text."""
+    content = text.encode()
+    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+
+
 @contextmanager
 def locked(folder: Path, doing: str, wait: bool = True, name: str = LOCK) -> Iterator[None]:
     """Keep every other process out of a folder; the system releases the lock if this process is killed.

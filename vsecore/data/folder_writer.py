@@ -160,11 +160,7 @@ class FolderWriter:
             not (self.folder / UNFINISHED).exists()
             and read_meta(self.folder) == self.meta
             and not any(rows.any() for rows in missing.values())
-            and all(
-                path.is_file() and path.read_bytes() == text.encode()
-                for name in missing
-                for path, text in self._texts(name).items()
-            )
+            and all(files.holds(path, text) for name in missing for path, text in self._texts(name).items())
         )
 
     def _begin(self, missing: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

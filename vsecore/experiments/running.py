@@ -261,9 +261,11 @@ class _Runner:
             if chosen.mined_by:  # so there is no first round
                 (system,) = self.experiment.systems(chosen.mined_by, self.features)
                 miners = [Training(recipe, system) for recipe in system.at(self.changes)]
-                mined = {"miner": miners[0], "only_false": chosen.only_false}
                 trainings = [
-                    Training(replace(one.recipe, first_round=None), replace(one.system, **mined))
+                    Training(
+                        replace(one.recipe, first_round=None),
+                        replace(one.system, miner=miners[0], only_false=chosen.only_false),
+                    )
                     for one in trainings
                 ]
                 if chosen.mined_by not in systems:

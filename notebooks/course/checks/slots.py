@@ -77,8 +77,9 @@ def loop(module, local, whole, mask, again=True, mean=True, kept=True):
 
 def predicted(answer, rounds, *given):
     """The set that an answer predicts with the layers of a module of three slots, in so many rounds."""
-    torch.manual_seed(14)
-    module = SlotSetPrediction(6, slots=3, iterations=4, hidden=10).eval()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(14)
+        module = SlotSetPrediction(6, slots=3, iterations=4, hidden=10).eval()
     layers = SimpleNamespace(**dict(module.named_children()), start=module.start, iterations=rounds)
     with torch.no_grad():
         return answer(layers, *given)

@@ -74,11 +74,14 @@ PANELS = {
 """The label of each panel of `trajectories`, and what is recorded after each epoch."""
 
 
-def trajectories(found: Mapping[str, Studied], bounds: Mapping[str, float]) -> Figure:
+def trajectories(
+    found: Mapping[str, Studied], bounds: Mapping[str, float]
+) -> tuple[Figure, dict[str, dict[str, np.ndarray]]]:
     """Draw what systems' measures were after each epoch, the mean over seeds, in a panel for each measure.
 
-    A system's bound, if it has one, is drawn in the panel of the reconstruction loss. An rsum below 440 is
-    left out, so that the last epochs can be told apart.
+    The means are returned too: for each panel those of each system, (epochs,). A system's bound, if it has
+    one, is drawn in the panel of the reconstruction loss. An rsum below 440 is left out, so that the last
+    epochs can be told apart.
     """
     tracks = {
         label: {name: by_epoch(arm, key).mean(0) for name, arm in found.items() if arm.epochs(f"{key}_")}
@@ -93,7 +96,7 @@ def trajectories(found: Mapping[str, Studied], bounds: Mapping[str, float]) -> F
     for line in reconstruction.get_lines():
         if bound := bounds.get(str(line.get_label())):
             reconstruction.axhline(bound, color=line.get_color(), linestyle=":", linewidth=1.2)
-    return figure
+    return figure, tracks
 
 
 def top_captions(rows: Sequence[tuple[np.ndarray, Mapping[str, Sequence[str]]]]) -> Figure:

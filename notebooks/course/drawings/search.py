@@ -51,11 +51,8 @@ def found(
 ) -> None:
     """Show what a search found, with the names and scores; a tick marks what the sentence is true of."""
     figure = picture_row(pictures, titles, marked=true, heading=heading)
-    show(
-        figure,
-        alt=f"Five pictures for: {heading}. Below each are its file and its score; a tick marks those of "
-        "which the sentence is true.",
-    )
+    ticks = "" if true is None else "; a tick marks those of which the sentence is true"
+    show(figure, alt=f"Five pictures for: {heading}. Below each are its file and its score{ticks}.")
 
 
 def speed(metrics: Mapping[str, float], real: int) -> None:

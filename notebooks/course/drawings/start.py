@@ -19,8 +19,8 @@ def found(lesson: Lesson, sentence: str, rows: Sequence[int]) -> None:
     ranks = [str(rank) for rank in range(1, len(rows) + 1)]
     pictures = lesson.pictures("test", rows)
     figure = plots.picture_row(pictures, ranks, marked=marked, heading=sentence + heading)
-    words = f"The five pictures found for: {sentence}. A frame and a tick mark those that show what it says."
-    plots.show(figure, alt=words)
+    told = "A frame and a tick mark those that show what it says." if marked else heading
+    plots.show(figure, alt=f"The five pictures found for: {sentence}. {told}")
 
 
 def loss_curve(losses: Sequence[float]) -> None:

@@ -92,14 +92,13 @@ def learner_copy(
     *,
     solutions: bool = True,
     outputs: bool = False,
-    beside: Collection[str] | None = None,
+    beside: Collection[str] = (),
 ) -> NotebookNode:
     """Return a notebook with the learner's parts cut out, no outputs, and its text in plain Markdown.
 
     What was cut out stands folded where the notebook has the exercise's `solution`, if these stay. All cells
     stay, except those that held nothing but a solution which is left out; each exercise's cell imports what
-    judges it. `beside` are the notebooks that the learner has; a link to any other becomes words. None: all
-    links stay.
+    judges it. `beside` are the notebooks that the learner has; a link to any other becomes words.
 
     Raises:
         ValueError: a part begins or ends where it should not, an exercise's solution does not follow its
@@ -127,14 +126,13 @@ def learner_copy(
     for name in ("jupytext", "widgets"):
         made.metadata.pop(name, None)
     version = digest(made.cells)  # the same whatever lies beside it
-    if beside is not None:
 
-        def said(link: re.Match[str]) -> str:
-            return link[0] if link["file"] in beside else f"*{link['title']}* (notebook {link['number']})"
+    def said(link: re.Match[str]) -> str:
+        return link[0] if link["file"] in beside else f"*{link['title']}* (notebook {link['number']})"
 
-        for cell in made.cells:
-            if cell.cell_type == "markdown":
-                cell.source = _LINK.sub(said, cell.source)
+    for cell in made.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(said, cell.source)
     made.metadata["vsecore"] = {"sources": digest(made.cells), "version": version}
     nbformat.validate(made)
     return made
