@@ -34,7 +34,8 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     flat = ALIKE * variance < SAME**2  # (n,)
     limits = np.where(flat, ALIKE * variance, SAME**2) * small.shape[1]  # (n,)
     limits[((variance < FLAT) & sure) | (squares == 0)] = -1  # of zeros, nothing was read
-    links, same = list[sparse.csr_array](), np.arange(len(pictures))
+    count = len(pictures)
+    links, same = list[sparse.csr_array](), np.arange(count)
     for start in range(0, len(pictures), 1024):
         block = small[start : start + 1024]
         gaps = squares[start : start + 1024, None] + squares - 2 * block @ small.T  # (b, n)
@@ -42,7 +43,7 @@ def copies(pictures: Sequence[Path], sure: bool = False) -> list[list[Path]]:
     first: dict[bytes, int] = {}
     for row in np.flatnonzero(flat).tolist():
         same[row] = first.setdefault(digest_of(pictures[row]), row)
-    identical = sparse.csr_array((np.ones(len(same), bool), (np.arange(len(same)), same)))
+    identical = sparse.csr_array((np.ones(count, bool), (np.arange(count), same)), (count, count))
     graph = sparse.vstack(links) + identical  # (n, n)
     _, group = connected_components(graph, directed=False)
     return [[pictures[int(row)] for row in np.flatnonzero(group == one)] for one in np.unique(group)]
