@@ -719,17 +719,23 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 #
 # **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. Its gain may come
 # from that rather than from adapting, since with fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8
-# points to text, 0.6 to pictures). The paper improves SCAN, BFAN and VSRN on photographs, where the lists may
-# hold fewer right answers. See [the evidence page](../evidence/aoq.md).
+# points to text, 0.6 to pictures). See [the evidence page](../evidence/aoq.md).
 #
-# On the scoreboard, in a world without near duplicates, VSRN gains from AdapOffQuin in every seed, on average
-# 3.0 rsum (within our margin) and 2.8 and 2.9 points of mAP@R:
+# The paper's VSRN gains more, in every seed: on average 6.1 rsum and 4.6 and 3.8 points of mAP@R, although
+# 49 % of the captions in its lists are true. On the scoreboard, without near duplicates, it gains 3.0 (within
+# our margin), 2.8 and 2.9:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-both = [experiments.studied("one_protocol", "scenes")[arm] for arm in ("AOQ", "VSRN")]
-gains = [dots.gaps(*both, way) for way in ("rsum", "i2t_map_at_r", "t2i_map_at_r")]
-lesson.outcome("gains of 3.0, 2.8, 2.9", np.mean(gains, 1).round(1).tolist() == [3.0, 2.8, 2.9])
-lesson.outcome("with each of five seeds", len(gains[0]) == 5 and np.min(gains) > 0)
+for world, (ours, theirs), means in (
+    ("offline_losses", ("VSRN + AdapOffQuin", "VSRN"), [6.1, 4.6, 3.8]),
+    ("one_protocol", ("AOQ", "VSRN"), [3.0, 2.8, 2.9]),
+):
+    arms = experiments.studied(world, "scenes")
+    gains = [dots.gaps(arms[ours], arms[theirs], way) for way in ("rsum", *ways[::-1])]
+    lesson.outcome(f"VSRN gains {means}", np.mean(gains, 1).round(1).tolist() == means)
+    lesson.outcome("with each of five seeds", len(gains[0]) == 5 and np.min(gains) > 0)
+    if world == "offline_losses":
+        lesson.outcome("49 % are true", round(dots.mean(arms[ours], kinds[0])) == 49)
 course.scoreboard("09")
 
 # %% [markdown]
