@@ -571,6 +571,9 @@ def test_at_the_papers_scale_recipes_are_as_they_are_and_any_data_will_do(tmp_pa
     arms["offline"] = Arm("+offline+lists", mined_by="one")
     run("own", lambda kind: anybodys, seeds=[0], arms=["offline"], dry_run=True, **options)
     assert said[-2] == "offline: 2 trainings, 2.0 minutes", "what mines for it, and no first round"
+    arms["twice"] = Arm(members=("grid", "grid"))
+    run("own", lambda kind: anybodys, seeds=[3], arms=["twice"], dry_run=True, **options)
+    assert said[-1].endswith(": 2.0 minutes"), "the second member has a seed of its own"
 
     comparison = Comparison(found, {"one": 400.0}, "COCO 1K")
     assert comparison.figure().axes[0].get_xlabel() == "rsum of five folds"

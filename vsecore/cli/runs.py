@@ -130,7 +130,7 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
         return done[rate].run.best["rsum"]
 
     own = _chosen(command)[0].training.learning_rate
-    rates = [own * 2.0**step for step in range(-10, 11)]
+    rates = [own * 2.0**step for step in range(-10, 11)]  # first half of it, itself, and twice as much
     results = search(train_at, rates[9:12], rates)
     told = ", ".join(f"{rate:.3g}: {results[rate]:.1f}" for rate in sorted(results))
     typer.echo(f"best rsum on dev by learning rate: {told}")
