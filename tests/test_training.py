@@ -31,7 +31,7 @@ from small import (
     stop_at,
     train,
 )
-from vsecore import processes
+from vsecore import processes, stopping
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.evaluation import evaluate
 from vsecore.losses import LOSSES, Loss
@@ -542,6 +542,6 @@ def test_an_error_of_the_main_process_ends_all(monkeypatch, error):
         monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
         monkeypatch.setattr(accelerate.utils, "broadcast_object_list", exchange)
         monkeypatch.setenv("RANK", str(rank))
-        assert distributed.is_main_process() is (rank == 0)
+        assert stopping.is_main_process() is (rank == 0)
         with pytest.raises((KeyboardInterrupt, RuntimeError), match="taken"):
             processes.from_main_process(work)

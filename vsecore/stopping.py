@@ -47,12 +47,17 @@ def advise(say: Callable[[], str]) -> None:
     _advice = say
 
 
+def is_main_process() -> bool:
+    """Whether this process is the one that prints and writes, also before `fit` has brought them together."""
+    return int(os.environ.get("RANK", "0")) == 0  # set by torchrun and accelerate launch
+
+
 def end(code: int) -> NoReturn:
     """Say that the program was stopped, and end it now, whatever its threads and workers are still doing."""
     for worker in multiprocessing.active_children():
         worker.kill()
     with contextlib.suppress(OSError):  # whoever read the output may have gone
-        if os.environ.get("RANK", "0") == "0":  # only one of several processes says so
+        if is_main_process():
             print("; ".join(filter(None, (f"{_program}: stopped", _advice()))), file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()

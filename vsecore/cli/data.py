@@ -1,6 +1,5 @@
 """`vse data`: get photographs, check them and features, extract features, and join them."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -161,7 +160,7 @@ def data_rehearse(
 def _show(folder: Path) -> None:
     from vsecore.data.features import open_precomp
 
-    if os.environ.get("RANK", "0") == "0":
+    if stopping.is_main_process():
         dataset = open_precomp(folder)
         for split in (dataset.train, dataset.dev, dataset.test):
             typer.echo(repr(split))

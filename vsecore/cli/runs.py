@@ -65,7 +65,6 @@ def train(
         tensorboard: Write logs for TensorBoard into the run's folder.
     """
     from vsecore.training.command import Command
-    from vsecore.training.distributed import is_main_process
 
     if init and vectors:
         raise ValueError("--vectors is given with --init, whose run has its words' vectors; leave it out")
@@ -85,7 +84,7 @@ def train(
         command = command.over(_noted(out))
     how = {"workers": workers, "device": device, "save_every": save_every}
     trained = (_tune if tune else train_as)(command, out, resume, how, tensorboard)
-    if is_main_process():  # only one process prints and writes
+    if stopping.is_main_process():  # only one process prints and writes
         _report(trained, device, record)
 
 
@@ -192,9 +191,7 @@ def train_as(
 
 
 def _follow(keep: Callable[[], None], prefix: str, log: TensorBoardLog | None, event: Event) -> None:
-    from vsecore.training.distributed import is_main_process
-
-    if not is_main_process():
+    if not stopping.is_main_process():
         return
     keep()
     if event.metrics is not None:
@@ -206,12 +203,11 @@ def _follow(keep: Callable[[], None], prefix: str, log: TensorBoardLog | None, e
 def _advise(places: list[Path], resume: bool) -> None:
     """Say how to go on if the training is stopped, and whether there is anything to resume."""
     from vsecore.training.checkpoints import CHECKPOINT
-    from vsecore.training.distributed import is_main_process
 
     def begun() -> bool:
         return any((place / CHECKPOINT).is_file() for place in places)
 
-    if resume and not begun() and is_main_process():
+    if resume and not begun() and stopping.is_main_process():
         typer.echo(
             f"note: {places[0]} holds no run to resume, so this one starts from the beginning", err=True
         )
@@ -317,7 +313,6 @@ def plan(
     """
     from vsecore.data.rehearsal import PICTURES, Shape, rehearsal
     from vsecore.recipes import get
-    from vsecore.training.distributed import is_main_process
     from vsecore.training.planning import plan as count
 
     chosen = get(recipe).override(options.read_settings(set_))
@@ -326,7 +321,7 @@ def plan(
     else:
         dataset = options.open_for(chosen, data)
     cost = count(chosen, dataset, seconds=seconds, device=device, precision=precision, workers=workers)
-    if not is_main_process():  # several share each step, and one says it
+    if not stopping.is_main_process():  # several share each step, and one says it
         return
     typer.echo(f"{chosen.name} on {data}: {dataset.train!r}")
     for name, value in cost.rows().items():

@@ -1,6 +1,5 @@
 """Where a model trains: the device, its precision, and what a record says of the machine."""
 
-import os
 import platform
 import re
 import sys
@@ -48,11 +47,6 @@ def best_device() -> torch.device:
     """Return the device that evaluates a trained model fastest: the GPU if there is one, else the CPU."""
     found = torch.accelerator.current_accelerator(check_available=True)
     return torch.device("cpu") if found is None else found
-
-
-def is_main_process() -> bool:
-    """Whether this process is the one that prints and writes, also before `fit` has brought them together."""
-    return int(os.environ.get("RANK", "0")) == 0  # set by torchrun and accelerate launch
 
 
 def precision_of(accelerator: Accelerator) -> str:
