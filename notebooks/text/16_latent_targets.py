@@ -506,7 +506,9 @@ lesson.outcome(
 )
 triplet = experiments.studied("latent_losses", "scenes")
 helped = dots.gaps(triplet["triplet + LTD, constraint"], triplet["triplet"])
-lesson.outcome("the triplet loss, by 5.0", len(helped) == 5 and round(np.mean(helped), 1) == 5.0)
+lesson.outcome(
+    "the triplet loss, by 5.0", len(helped) == 5 and round(np.mean(helped), 1) == 5.0
+)
 judged = {one.claim.statement: one.judgement for one in experiments.outcomes("ltd", "scenes")}
 sure = (
     "a latent target as a constraint helps",
