@@ -423,8 +423,8 @@ your_prediction = "relations"  # your part: one of the five
 check("01.predict", your_prediction)
 
 # %% [markdown]
-# We compute the share for each annotator. How much would it change with other pictures? To see that, we draw the pictures 200 times with
-# replacement (the *bootstrap*) and show where 95 % of the shares lie.
+# We compute the share for each annotator. How much would it change with other pictures? To see that, 200 times we draw as many pictures as
+# there are, with replacement (the *bootstrap*), compute the share anew, and show the range that holds 95 % of the 200 results.
 
 # %%
 turn = np.arange(Nc) % 5  # (Nc,)   who speaks
@@ -467,8 +467,9 @@ lesson.finding("detail says the most facts", habits[np.argmax(said_by)] == "deta
 #
 # ## How many false negatives does a batch hold?
 #
-# Training looks at *batches*. Suppose that each batch has $B$ different pictures, each with one of its captions. Every other pair of the batch counts
-# as a *negative*. How many of them are false negatives? Write the pairs of a random batch as a matrix with the own pairs on the diagonal, so
+# Training looks at *batches*. Suppose that each batch has $B$ different pictures, each with one of its captions. All remaining pairs of a
+# picture and a caption in the batch count as *negatives*. How many of them are false negatives? Write the pairs of a random batch as a
+# matrix with the own pairs on the diagonal, so
 # that the cells off the diagonal are foreign pairs. Over the whole split, the share of true ones among the foreign pairs is
 #
 # $$\varphi = \frac{\sum_c (y_c - 1)}{N_{\mathrm{c}} (N_{\mathrm{i}} - 1)} ,$$
@@ -559,7 +560,8 @@ drawn = [100 * np.mean([drawn_batch(size)[1] for _ in range(100)]) for size in s
 drawings.by_batch(sizes, lines | {"all five": chances.mean(1)}, drawn)
 
 # %% [markdown]
-# The crosses, which we counted, lie on the line of the formula. In a batch of the usual size, 128, one caption in five is also true of another
+# The crosses, which we counted, lie on the line computed with the product in the optional box. In a batch of the usual size, 128, one
+# caption in five is also true of another
 # picture of the batch. Training makes a caption less similar to its negatives, and so to this picture too. How much this hurts depends on the loss: one that looks only at the most
 # similar negative picks false ones far more often, as [Offline negatives](08_offline_negatives.ipynb) measures. Remember this for
 # [Learning to rank](04_learning_to_rank.ipynb).
@@ -622,7 +624,7 @@ Markdown(table(heads, known))
 # - A caption says a fact if changing that fact alone makes the caption false.
 # - Five captions name nearly every thing (98 %) but fewer than one relation in three (30 %).
 # - The larger the batch, the more captions meet a false negative in it: one in five at 128 pictures.
-# - The five-caption protocol calls 85 % of the true pairs of our world false; vague captions make many of them.
+# - The five-caption protocol calls 85 % of the true pairs of our world false; the vaguest tenth of the captions makes 80 % of these false negatives.
 #
 # ## Where to read on
 #

@@ -427,7 +427,7 @@ if accuracy:
 # ````{solution} ex-02-far
 # :class: dropdown
 #
-# Rarely: about one time in seven, where the name of the place alone is right one time in ten. That a vector has seen a thing does not
+# Rarely: about one time in seven or eight; from the name of the place alone, a probe is right one time in ten. That a vector has seen a thing does not
 # mean that it carries the thing's name.
 # ````
 #
@@ -486,7 +486,8 @@ for caption, real in zip(captions, mask.int().tolist(), strict=True):
 # makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide: $r$ says
 # how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$ matrices of
 # *parameters* (numbers that training changes), $\odot$ the product entry by entry and $h_0 = 0$, these are the paper's equations (5) to
-# (8), with (8) in the form that torch uses:
+# (8), with (8) in the form that torch uses. Two extremes help to read them: if $z = 1$, the word is ignored and the memory
+# stays; if $z = 0$ and $r = 0$, the memory is forgotten and only the word counts.
 #
 # $$\begin{aligned}
 # r_i &= \sigma(W_r x_i + U_r h_{i-1}) & (5)\\
@@ -593,7 +594,7 @@ print(f"{length} vectors, the same alone and among {among.shape[1]} places")
 # - A GRU passes messages from word to word, so that a word's vector depends on its neighbours.
 # - Padding must never change a result: choose with the mask, do not multiply by it.
 # - A vector carries what its network was trained to carry, not all that it could see: a linear probe reads the thing at its own place from
-#   more than nine of ten vectors, but the farthest thing from only about one in seven.
+#   more than nine of ten vectors, but the farthest thing from only about one in seven or eight.
 #
 # ## Where to read on
 #

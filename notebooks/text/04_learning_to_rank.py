@@ -78,7 +78,7 @@ ranking.hinge(margin=0.2)
 #
 # $$[\,m + s(v, t') - s(v, t)\,]_+ , \qquad [x]_+ = \max(0, x).$$
 #
-# (InfoNCE, the loss in *Start here*, has the same aim without a margin; see [How many negatives?](11_how_many_negatives.ipynb).)
+# (InfoNCE, the loss in *Start here*, needs no margin; see [How many negatives?](11_how_many_negatives.ipynb).)
 #
 # ## All the negatives of a batch
 #
@@ -357,7 +357,7 @@ plots.show(
 )
 
 # %% [markdown]
-# Before the epoch the pictures have nothing to do with the query; after it, all five show a boat. Over all captions and pictures:
+# Before the epoch the pictures have nothing to do with the query; after it, nearly all five show a boat. Over all captions and pictures:
 
 # %% tags=["nbval-ignore-output"]
 learned = evaluate(scores_of(towers, dataset.test.captions), dataset.test.owner)["rsum"]
@@ -373,8 +373,8 @@ lesson.finding("these towers rank far better than chance", learned > 150 > 10 > 
 #
 # ## What happens with the hardest negative alone, at a high rate?
 #
-# We now train with the hardest negative from the first step, under harsh conditions: ten times the learning rate, no clipping of long
-# gradients, two epochs on half of the pictures. We watch the loss of a batch and the mean similarity of *all* its pairs.
+# We now train with the hardest negative from the first step, under harsh conditions: ten times the learning rate, no clipping (shortening
+# gradients that are too long), two epochs on half of the pictures. We watch a batch's loss and the mean similarity of *all* its pairs.
 
 # %%
 fewer = replace(dataset, train=dataset.train.subset(min(pictures, len(dataset.train))))
@@ -424,13 +424,16 @@ ranking.followed({"hardest at once": fallen}, margin=0.2)
 #
 # The model is on its way to giving the same vector to everything: a *collapse*. There every similarity is one and every hinge equals the
 # margin, so $P$ matching pairs with two hinges each cost $2 \cdot P \cdot m$, the dotted line. ($P$ is $B$ or a little more, since a batch
-# may hold several captions of a picture.) The loss is there as soon as pairs tie, on average, with their hardest negatives.
+# may hold several captions of a picture.) The loss reaches this line as soon as pairs tie, on average, with their hardest negatives.
 #
 # Why does the model go there? Early in training the embeddings are close to random, so the hardest negative is hard only by accident, and
 # it is usually more similar than the matching caption. Such a hinge is larger than the margin. The quickest way to lower it is to make all
 # similarities equal, because then it equals the margin. With all negatives this gains nothing as long as every hinge is open, as at the
-# start, because the average negative is no more similar than the matching caption. So the only way to lower the loss is to tell the pictures apart. And why does
-# it stay there? The gradient of an open hinge with respect to the picture is $t' - t$, which is zero if all captions have the same vector.
+# start, because the average negative is no more similar than the matching caption. So the only way to lower the loss is to tell the
+# pictures apart.
+#
+# And why does a collapsed model stay collapsed? The gradient of an open hinge with respect to the picture is $t' - t$, which is zero if all
+# captions have the same vector.
 #
 # ## How one epoch of all negatives prevents it
 #
@@ -458,7 +461,7 @@ floor = 2 * 0.2 * np.array(fallen["pairs"][half:])
 lesson.finding("the loss settles on 2 P m", abs(late[0] / floor - 1).mean() < 0.1)
 
 # %% [markdown]
-# Over the second epoch, the model that ranks well does not have the lower loss.
+# In the second epoch, the model that ranks well has no lower loss than the collapsed one.
 #
 # ```{exercise} Fool the loss
 # :label: ex-04-break
@@ -545,10 +548,11 @@ ranking.intervals(cases, margin=5)
 # thick 90 % interval lies within the band: the systems are *equivalent*, as far as it matters. In the last case neither holds: *undecided*
 # means that these seeds cannot tell.
 #
-# Each question has its test, and its *p-value*: the chance of differences at least as extreme as ours if some assumption were true. The
-# first test assumes that the true mean is 0. The second {cite}`lakens2017equivalence` assumes that it lies *outside* the band. It tests
-# against either end with one tail and takes the larger p-value. That is below 5 % if the *90 %* interval, which
-# leaves 5 % on each side, lies within the band.
+# So there are two questions: is there a difference, and is it too small to matter? Each has its test, with a *p-value*: the chance of
+# differences at least as extreme as ours if some assumption were true. The first test assumes that the true mean is 0, and counts surprises
+# in both directions (two tails). The second {cite}`lakens2017equivalence` assumes that it lies *outside* the band. For each end it counts
+# only the direction that leads into the band (one tail), and takes the larger p-value, which is below 5 % if the *90 %* interval, with 5 %
+# left on each side, lies within the band.
 #
 # ```{exercise} Two p-values
 # :label: ex-04-p_values
@@ -575,12 +579,11 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # ````{solution} ex-04-p_values
 # :class: dropdown
 #
-# For 0 both tails count, for an end of the band one. A common mistake
-# is to return the smaller of the two one-sided p-values; but the mean must surely be inside on *both* sides.
+# A common mistake is to return the smaller of the two one-sided p-values; but the mean must be inside on *both* sides.
 # ````
 #
-# We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm. An experiment
-# asks more than one question: of twenty independent ones, at least one raises an alarm with chance $1 - 0.95^{20}$, which is 64 %.
+# We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm: of twenty
+# independent ones, at least one does with chance $1 - 0.95^{20}$, 64 %.
 #
 # *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by
 # the number of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
@@ -686,8 +689,8 @@ course.numbers(
 # ## Does the hardest negative win in the end?
 #
 # **Question.** The paper claims that the hardest negative beats the sum over all. It also reports a slow start (section *Behavior of Loss
-# Functions*): for about five epochs the sum is ahead. The authors even tried the sum first and the hardest negative afterwards, and found that it
-# helped little. The code of a successor {cite}`chen2021gpo` begins this way.
+# Functions*): for about five epochs the sum is ahead. The authors also tried the sum first and then the hardest negative, which helped
+# little. The code of a successor {cite}`chen2021gpo` starts with one epoch of the sum.
 #
 # **What we did.** We trained each way for thirty epochs, from three seeds, on a quarter of the training pictures, with one learning rate.
 
@@ -738,8 +741,8 @@ for way in (first, third):
 
 # %% [markdown]
 # **What came out.** By rsum, each run at its best development epoch, the hardest negative is 16 above the sum over all, or 23 if an epoch
-# of all negatives comes first. The slow start is there too: used from the start, the hardest negative needs almost half of the training
-# to pass the sum. An epoch of all negatives saves that time, and here it also brings 7 points.
+# of all negatives comes first. It starts slowly too: alone, the hardest negative needs almost half of the training to pass the sum.
+# An epoch of all negatives saves that time, and here it also brings 7 points.
 #
 # **What it means.** mAP@R, which counts every true pair, says the same from text to picture. From picture to text,
 # however, the sum over all negatives is better by two points; where measures disagree, the verdict on the whole claim is *mixed*. A likely reason is that
@@ -763,8 +766,8 @@ lesson.outcome(
 course.scoreboard("04")
 
 # %% [markdown]
-# VSE++, with an epoch of all negatives first, is about 120 points of rsum above the linear map. (The last section used cells, and a
-# quarter of the pictures. The paper's sum for 1,000 photographs of Flickr30K, 409.8, cannot be compared.)
+# VSE++, with an epoch of all negatives first, is about 120 points of rsum above the linear map. (The last section used cells, and a quarter
+# of the pictures.)
 #
 # ## Summary
 #
@@ -772,8 +775,8 @@ course.scoreboard("04")
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point; an epoch of
 #   all negatives prevents that.
 # - A difference counts if its paired interval excludes 0 and its mean exceeds the margin; *undecided* does not mean equal.
-# - After thirty epochs the hardest negative is 16 to 23 points of rsum above the sum over all, but 2 points of mAP@R below it from picture
-#   to text.
+# - In trainings of thirty epochs, the hardest negative ends 16 points of rsum above the sum over all (23 after an epoch of the sum), but 2
+#   points of mAP@R below it from picture to text.
 #
 # ## Where to read on
 #

@@ -105,8 +105,9 @@ print("the same mean of cells:", bool(apart < 1e-5))
 
 # %% [markdown]
 # So we must change the elements before they are pooled. Each should learn what is around it: a bicycle's cell should know that a girl
-# stands to its right. The thesis builds in a *relational inductive bias*: it treats cells, or words, as points of a
-# graph in which each is joined to all others. *Attention* then finds which connections matter, inside a *Transformer block* (or
+# stands to its right. The thesis builds in a *relational inductive bias*, an assumption made before any data: cells, or words, are points
+# of a graph in which each is joined to all others. *Attention* then finds which connections matter, inside a
+# *Transformer block* (or
 # *Transformer layer*). We write attention first.
 #
 # ## Attention: each element asks all others
@@ -122,7 +123,8 @@ print("the same mean of cells:", bool(apart < 1e-5))
 # \mathrm{answer}_i&=\sum_j a_{ij}u_j .
 # \end{aligned}$$
 #
-# For example, a word that stands for a relation, such as *left*, may look for things, and so take large shares of *tree* and *car*. Several
+# For example, a word for a relation, such as *left*, may look for things. If its query fits the keys of *tree*, *car* and *is* with 2, 1
+# and 0 (after the division), it takes 67 %, 24 % and 9 % of their values. Several
 # *heads* attend side by side, each with its own matrices and a part of the width (with A heads, $D_h$ = D / A), "in hope the heads will focus
 # on different relational aspects", as the thesis says.
 #
@@ -332,8 +334,8 @@ check("05.break", your_deviation)
 # ````{solution} ex-05-break
 # :class: dropdown
 #
-# Each of the 64 products has variance 1, so the sum has variance 64 and standard deviation 8. A softmax over such numbers gives nearly everything
-# to the largest, and its gradient is close to zero. The thesis divides "to prevent small gradients".
+# Each of the 64 products has variance 1, so the sum has variance 64 and standard deviation 8. A softmax over such numbers gives nearly
+# everything to the largest, and its gradient is close to zero.
 # ````
 
 
@@ -371,8 +373,8 @@ lesson.finding("without residuals, all are alike after two blocks", once < 0.8 a
 lesson.finding("with them, not even after eight", depths["with residual"][-1] < 0.85)
 
 # %% [markdown]
-# Without the root, many queries give nearly everything to one element. Without the residual, attention averages again and again, and after two
-# blocks all elements are nearly the same. With it they grow alike too, but slowly.
+# Without the root, many queries give nearly everything to one element. Without the residual, attention averages again and again: after two
+# blocks all elements are nearly the same. With it they grow alike slowly.
 #
 # The thesis leaves out one residual itself: "we do not use a residual connection for the first self-attention sublayer due to mismatching
 # dimensions" (section 2.3). Its caption encoder takes in words of width 300 and gives vectors of width 1,024, so the two cannot be added.
@@ -381,7 +383,7 @@ lesson.finding("with them, not even after eight", depths["with residual"][-1] < 
 #
 # ## Does it learn left from right?
 #
-# **Question.** Which parts must a system have to prefer the right one of two pictures that differ in relations alone?
+# **Question.** Which parts must a system have to prefer the correct one of two pictures that differ in relations alone?
 #
 # **What we do.** Two small towers, each with one block, learn from ordinary scenes. Every true sentence *a ... left of a ...* has a twin
 # in which the two things have changed places, and every picture has its mirror image as a twin (the same cells in mirrored places). We test
@@ -393,15 +395,15 @@ lesson.finding("with them, not even after eight", depths["with residual"][-1] < 
 # :label: ex-05-pair
 #
 # `S` is (B, 2, 2): for each of B pairs, the scores of a picture and its twin (rows) with the sentence and its twin (columns). So the
-# right pairs are on the diagonal. Each picture should score its own sentence higher than the other by `margin`, and each sentence should
-# score its own picture higher than the other by `margin`. These are four hinges of the form [margin + wrong − right]₊. Return their sum,
+# matching pairs are on the diagonal. Each picture should score its own sentence higher than the other by `margin`, and each sentence should
+# score its own picture higher than the other by `margin`. These are four hinges of the form [margin + wrong − matching]₊. Return their sum,
 # averaged over the batch.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# `S.diagonal(dim1=1, dim2=2)` is (B, 2), the right scores. Reverse the columns of `S` first, and the same call gives the wrong ones.
+# `S.diagonal(dim1=1, dim2=2)` is (B, 2), the matching scores. Reverse the columns of `S` first, and the same call gives the wrong ones.
 # ```
 
 
@@ -409,10 +411,10 @@ lesson.finding("with them, not even after eight", depths["with residual"][-1] < 
 @exercise("05.pair")
 def pair_loss(S, margin):  # (B, 2, 2) -> one number
     # your part
-    right = S.diagonal(dim1=1, dim2=2)  # (B, 2)
+    matching = S.diagonal(dim1=1, dim2=2)  # (B, 2)
     wrong = S.flip(2).diagonal(dim1=1, dim2=2)  # (B, 2)   each picture with the other sentence
-    of_pictures = (margin + wrong - right).clamp(min=0)
-    of_sentences = (margin + wrong.flip(1) - right).clamp(min=0)
+    of_pictures = (margin + wrong - matching).clamp(min=0)
+    of_sentences = (margin + wrong.flip(1) - matching).clamp(min=0)
     return (of_pictures + of_sentences).sum(1).mean()
     # end of your part
 
@@ -421,12 +423,12 @@ def pair_loss(S, margin):  # (B, 2, 2) -> one number
 # ````{solution} ex-05-pair
 # :class: dropdown
 #
-# There are two right scores and two wrong ones. A wrong score stands in two hinges: in its row it competes for a picture, in its column
+# There are two matching scores and two wrong ones. A wrong score stands in two hinges: in its row it competes for a picture, in its column
 # for a sentence. With the hinges of the pictures alone, both sentences may still prefer the same picture.
 # ````
 #
-# A tower embeds its elements, adds positions if it has any, and applies the block and the mean. You may skim the cells after `Tower`: they
-# prepare data, train and score.
+# A tower embeds its elements, adds positions if it has any, and applies the block and the mean. Skim the cells after `Tower`, which prepare
+# data, train and score.
 
 
 # %%
@@ -553,11 +555,11 @@ lesson.finding("positions in one: a guess", all(abs(one - 50) < 4 for one in gue
 
 # %% [markdown]
 # **What came out.** Both towers have a block in all three systems, which differ only in their positions. Only the system with positions in
-# both towers prefers the right picture, in about four of five cases. The other two guess.
+# both towers prefers the correct picture, in about four of five cases. The other two guess.
 #
 # **What it means.** Without positions in the captions, a sentence and its twin have the same vector; without positions in the pictures, a
 # picture and its mirror image do. Then the four hinges of a pair add up to at least four margins, whatever the towers learn. The drawn
-# pairs are not exact mirror images, and a cell sees a little of its neighbours, but nothing taught the tower to use that.
+# pairs are not exact mirror images, and a cell sees a little of its neighbours, but nothing teaches the tower to use it.
 #
 # **How sure we are.** The intervals come from resampling the pairs; each system was trained once. Without positions in the captions, 50 %
 # is certain in advance, since a tie counts half. That these short sentences can be learned does not mean that full captions can; we test
@@ -566,9 +568,9 @@ lesson.finding("positions in one: a guess", all(abs(one - 50) < 4 for one in gue
 # ```{admonition} Optional: VSRN's graph, a block without a softmax
 # :class: note dropdown
 #
-# VSRN {cite}`li2019vsrn` lets regions exchange messages too. Its shares are products divided by the number of elements,
-# $a_{ij} = (W_q x_i) \cdot (W_k x_j) / N$, without a softmax, so a share may be negative. A batch normalisation follows whose scale starts at zero, so at
-# first each layer is the identity: `RegionGraph` in the package.
+# VSRN {cite}`li2019vsrn` lets regions exchange messages too (`RegionGraph` in the package). Its shares $a_{ij} = (W_q x_i) \cdot (W_k x_j)
+# / N$ come without a softmax, so one may be negative. The scale of its batch normalisation starts at zero, which makes each layer the
+# identity at first.
 # ```
 
 # %%
@@ -586,9 +588,9 @@ print("before training, VSRN's graph gives back what it gets")
 # `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning of sentences
 # {cite}`reimers2019sbert`. In a table, *left* has one vector; here its vector depends on the sentence. The next cell compares *left* in
 # four sentences about a direction with *left* in the other sentences, with *left* that means *went away*, and with *right*, before the
-# first layer and after the last, always between different sentences. Context separates the two meanings a little: their cosine falls from
-# 0.97 to 0.66, that of equal meanings from 0.99 to 0.73. It also brings the opposites *left* and *right* nearer, because they stand in the
-# same contexts.
+# first layer (where only positions differ) and after the last, always between different sentences. Context separates the
+# two meanings a little: their cosine falls from
+# 0.97 to 0.66, that of equal meanings from 0.99 to 0.73. It also brings *left* and *right* nearer, which share their contexts.
 # ```
 
 # %% tags=["hide-input"]
@@ -639,7 +641,7 @@ lesson.finding("right comes nearer", opposite > cosines["right"][0] + 0.05)
 #
 # **What we did.** We trained the thesis's system (*basic*) on all captions, a variant without positions, and a variant with a mean of words
 # for each caption. The towers of VSE++ serve as the baseline. We measure recalls, and how often the
-# right one of two pictures that differ in relations is preferred, now for the annotators' captions. (These say more than
+# correct one of two pictures that differ in relations is preferred, now for the annotators' captions. (These say more than
 # *left of*, so here even a mean of words may beat chance. Pictures come as the boxes around their things, whose places are among
 # their features, so the variant *without positions* removes the positions of words only.)
 
@@ -649,7 +651,7 @@ arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
 dots.show(study)
 told = {arm: dots.mean(one, "pairs_t2i") for arm, one in study.items()}
-course.numbers({f"right picture of two, {arm} (%)": share for arm, share in told.items()})
+course.numbers({f"correct picture of two, {arm} (%)": share for arm, share in told.items()})
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 basic, towers = study["basic"], study["VSE++ towers"]
@@ -672,7 +674,7 @@ lesson.outcome("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 # %% [markdown]
 # **What came out.** The thesis's system (*basic*) has an rsum about 12 points above that of the towers of VSE++, in all five seeds. But it
 # does no worse without positions, or with a mean of words in place of the Transformer of the captions, and neither of these knows the order
-# of words. So something other than order makes the difference. On the pairs, all four choose the right picture half of the time.
+# of words. So something other than order makes the difference. On the pairs, all four choose the correct picture half of the time.
 #
 # **What it means.** If a caption can be found by its things alone, the loss has no reason to learn who stands where. So a high
 # rsum does not show that a system understands relations; only a test that isolates them does.
@@ -737,7 +739,7 @@ check("05.ablation", (expected, found_out))
 # - A mean forgets who stands where: cells in mirrored places, or words in another order, have the same mean.
 # - A block lets all elements look at each other and adds what each learns to what it was; by itself it knows no order.
 # - Positions bring order back, but only if a layer mixes them with the content, and only if both towers have them.
-# - With positions in both towers, our small system prefers the right picture of two in about four of five cases; but a high rsum on ordinary
+# - With positions in both towers, our small system prefers the correct picture of two in about four of five cases; but a high rsum on ordinary
 #   captions does not show that a system knows relations: there, all four systems choose at chance.
 #
 # ## Where to read on

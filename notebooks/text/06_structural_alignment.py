@@ -83,8 +83,8 @@ maps = word_maps(run, seen, caption, words=longer)
 plots.show(maps.figure(columns=4), alt=maps.describe())
 
 # %% [markdown]
-# Nobody told the system which box a word belongs to, and it shows: most maps look alike, whatever the word names, because the
-# Transformer has already mixed the elements of each side, so each word carries something of the whole caption. The loss does not mind: it sees only the
+# Nobody told the system which box a word belongs to, and it shows: most maps look alike, whatever the word names. The Transformer has
+# already mixed the elements of each side, and each word carries something of the whole caption. The loss does not mind: it sees only the
 # mean.
 #
 # ## What one global loss does not say
@@ -369,7 +369,7 @@ lesson.finding("trained ones agree by less than 30 points more", max(after) < 30
 #
 # - `"a"`: they drift apart, since the loss is lower if they divide the work;
 # - `"b"`: they stay equal, however long we train;
-# - `"c"`: they shrink to zero, so that each pool becomes the mean.
+# - `"c"`: they turn away from each other, until their mean cosine falls below zero.
 # ```
 
 # %%
@@ -639,7 +639,7 @@ check("06.break", your_row)
 # :class: note
 #
 # - **The hinge of a node.** The thesis's formula prints the positive and the negative nodes alike. We follow the sentence below it: the
-#   negative ones are those of the hardest negative. In the hinge of the pools, it prints $v$ once where a pool must stand.
+#   negative ones are those of the hardest negative.
 # - **What is not said.** How many pools there are, and whether both sides share their weights. The package has eight and shares them;
 #   `losses.node_pooling.pools` and `losses.node_pooling.shared` change that.
 # - **A first epoch of all negatives**, as in [Learning to rank](04_learning_to_rank.ipynb).
@@ -689,8 +689,8 @@ check("06.explore", (expected, found))
 #
 # - A global loss between two means compares every box with every word, in one sum; it never says which of them belong together.
 # - Node pooling gives both sides the same number of parts, by learned questions; each part has a hinge against the global hardest negative.
-# - A pool of the picture agrees with the same pool of the caption more than with another, but so do random pools, nearly as much; only chance
-#   at the start makes pools differ.
+# - A pool of the picture agrees with the same pool of the caption more than with another, but so do random pools, nearly as much; only
+#   chance at the start makes pools differ.
 # - Node cross-attention, whose softmax has no factor, is nearly a mean. Neither loss helps here: node pooling costs 16 points of rsum, node
 #   cross-attention 4, less than our margin, but also over one point of mAP@R.
 #

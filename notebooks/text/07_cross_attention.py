@@ -62,7 +62,7 @@ system(lit="compare")
 # the words found what they looked for.
 #
 # SCAN does this on the regions of a detector, "to discover the full latent alignments using both image regions and
-# words in sentence as context" (abstract). Our regions are the whole picture and a box around each thing. We train SCAN for one epoch. For
+# words in a sentence as context" (abstract). Our regions are the whole picture and a box around each thing. We train SCAN for one epoch. For
 # so short a training we use InfoNCE, because it learns faster than the paper's hinge on the hardest negative.
 
 # %%
@@ -129,7 +129,8 @@ drawings.tables(affinity, places, drawings.boxes_of(lesson, dataset, 0, len(boxe
 # a_{ij}&=\frac{\exp(\lambda_1\bar s_{ij})}{\sum_k\exp(\lambda_1\bar s_{kj})} .
 # \end{aligned}$$
 #
-# The first is the cosine. (In figure and code, words are the rows.) The second clips it and divides each box's affinities by their length
+# The first is the cosine of box $i$ and word $j$ (in figure and code, words are the rows). The second clips it and divides each box's
+# affinities by their length
 # over all words $k$: a box has only so much to give, and the words compete for it. In the third, the softmax over the boxes $k$ gives the
 # weights. The factor $\lambda_1$ (`smooth` in code) decides how sharp they are.
 #
@@ -190,7 +191,7 @@ lesson.finding("the affinity points better", bool(best["affinity"] > best["weigh
 # :class: dropdown
 #
 # The affinity. The division treats all boxes alike, even one that the caption does not mention. Such a box fits no word, but its small
-# affinities are divided by a small length, and so they come out as large as any. Look for such a column in the figure above.
+# affinities are divided by a small length, and so they come out as large as any. The palm's column above is one.
 # ````
 #
 # So look at both before you trust a map: the weights show which boxes a word reads from, the affinities show which boxes it resembles.
@@ -423,7 +424,7 @@ torch.testing.assert_close(looped, at_once)
 # ```{exercise} Relevance without reading
 # :label: ex-07-fast
 #
-# Return the relevance of each query, (n,), from `weights` (n, m), `affinity` (n, m), the cosines as they are before clipping, and `gram`
+# Return the relevance of each query, (n,), from three tables: `weights` (n, m); `affinity` (n, m), the cosines before clipping; and `gram`
 # (m, m).
 # ```
 #
@@ -478,7 +479,7 @@ for name, (work, kept) in bill.items():
     print(f"{name:28}{work:14,}{work / D:8,.0f}{kept:9,}{kept / D:7,.0f}")
 
 # %% [markdown]
-# The paper of DivE has such a bill too. It counts *FLOPs*, floating-point operations, and times a search of Flickr30K's validation
+# The paper of DivE has such a bill too. It counts *FLOPs*, here one for each multiply-add, and times a search of Flickr30K's validation
 # pictures.
 
 # %%
@@ -492,9 +493,6 @@ for name, (flops, cost, milliseconds) in printed.items():
     print(f"{name:28}{told:>14} FLOPs{cost:8,} times{milliseconds / 1000:10,.3f} s")
 
 # %% [markdown]
-# Counted as we do, their 1.24 M would be a caption of nearly 17 words, its marks for start and end included: $2LND$ with $N = 36$ and
-# $D = 1{,}024$.
-#
 # Does a clock agree? We time random vectors of these sizes on one core. In each round we time all ways right after each other, and
 # divide by the time of one vector each. We measure processor time, which ignores other programs, and leave out whatever can be encoded
 # beforehand.
@@ -656,14 +654,14 @@ lesson.outcome(
 #
 # **What it means.** Better elements can be worth more than a more expensive comparison: VSRN spends its effort in the encoder, once for
 # each picture, and SCAN spends it at every pair. Which of the two wins depends on the measure. The rsum rewards finding the very caption
-# that was written for a picture; mAP@R rewards putting all true ones in front, and there BFAN is ahead of VSRN both ways, SCAN from text to
-# picture.
+# that was written for a picture; mAP@R rewards putting all true ones in front, and there BFAN is ahead of VSRN in both directions, and SCAN
+# from text to picture.
 #
 # **How sure we are.** In four seeds the same systems lead; in the fifth, BFAN and SCAN *t2i* just pass SCAN *i2t* from text to picture. But our boxes are
 # exact and few; a detector's 36 are neither.
 #
 # Does cross-attention at least know *who stands where*? It compares single words with single boxes, so it might. We show each system two
-# pictures that differ in relations only, with a caption of one of them, and count how often it prefers the right one. *Mean of words* is a
+# pictures that differ in relations only, with a caption of one of them, and count how often it prefers the correct one. *Mean of words* is a
 # system of [Relations](05_relations.ipynb) whose captions have no order, so it cannot know left from right.
 
 # %% tags=["results", "nbval-ignore-output"]
@@ -682,7 +680,7 @@ for key, band in reach.items():
     lesson.outcome("none is four points above the mean of words", max(shares) < none + 4)
 
 # %% [markdown]
-# None does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
+# No system does. There are two kinds of chance here. Another seed would give other percentages: the blue intervals show how much. But all seeds
 # see the same 500 pairs of pictures, and other pairs would move all of them together: the grey band shows where a system that guesses ends
 # up in 95 of 100 draws of pairs, if all captions of a pair are right or wrong together. No system leaves the band. So an interval over
 # seeds that lies above 50 % (*SCAN t2i* in the upper panel, *SCAN i2t* in the lower) is no proof that the system knows the relation.
@@ -747,7 +745,8 @@ check("07.explore", (your_expectation, your_finding))
 # - In cross-attention each word reads the picture by itself, and the score says how well the words found what they looked for.
 # - SCAN divides each box's affinities over the words and takes the softmax over the boxes; BFAN then drops the weak boxes.
 # - The cosine with an attended vector follows from affinities and a Gram matrix, so the vector is never formed.
-# - A pair costs hundreds of times what one vector each costs. Cross-attention is 25 to 31 points of rsum above VSE++, but VSRN, with one
+# - Comparing one pair costs hundreds of times as much as comparing one vector with one vector. Cross-attention is 25 to 31 points of rsum
+#   above VSE++, but VSRN, with one
 #   vector each, has the highest rsum, 517.8; by mAP@R, BFAN and SCAN lead.
 #
 # ## Where to read on

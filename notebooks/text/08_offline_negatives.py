@@ -142,7 +142,8 @@ check("08.place", your_prediction)
 # %% [markdown]
 # Here is why, in a picture. The $n$ drawn negatives cut the sorted list into $n + 1$ gaps, and all gaps have the same length on average. To
 # see this, think of the list as beads on a string, add one bead, and bend the string into a ring. Choose $n + 1$ of its beads at random,
-# and cut the ring at any one of them: now the others are a random draw from a list. On the ring all $n + 1$ gaps are alike, so they are
+# and cut the ring open by taking any one of them out: the other $n$ are now a random draw from a list of $N$. On the ring all $n + 1$ gaps
+# are alike, so they are
 # alike in the list too.
 
 # %% tags=["hide-input"]
@@ -194,7 +195,7 @@ def chance(top, among, drawn):  # whole numbers -> between 0 and 1
 # $1 - \prod_{i=0}^{n-1} \frac{N - k - i}{N - i}$ with $k$ for `top`.
 # ````
 #
-# The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the split that it uses has five for each of
+# The paper gives this chance for COCO, in batches of 128. It speaks of half a million captions; the usual split has five for each of
 # 113,287 pictures. Which of the two numbers of captions gives the paper's 2.2 %?
 
 # %%
@@ -313,8 +314,8 @@ def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two
 # :label: ex-08-mine
 #
 # Put it together. Return for each picture the rows of its hardest captions, (Ni, `texts`), and for each caption those of its hardest
-# pictures, (Nc, `pictures`). Multiply each block once. (All at once passes
-# too, but real training sets need the blocks.) You may use `hide_own` and `merge`.
+# pictures, (Nc, `pictures`). Compute each block of scores once and use it for both directions. (An answer without blocks passes too, but
+# real training sets need them.) You may use `hide_own` and `merge`.
 # ```
 
 
@@ -635,8 +636,8 @@ lesson.finding(
 # With the paper's 300 captions, the answer is no: the lead over an offline negative is no smaller than that over the hardest of a batch. The formula
 # says why. A draw from the first $k$ stands at place $\frac{k + 1}{2}$ on average, so a draw from 300 stands at about place 150. The hardest of a
 # batch, among 19,995 captions, stands at about 156, and in half of the batches even above place 110. So at this size AOQ's premise does not hold with
-# the paper's list: its negatives are no
-# harder than those that a batch finds for nothing. On COCO the same list is very different, because there the hardest of a batch stands at
+# the paper's list: its negatives are no harder than those that a batch finds for free. On COCO the same list is very different, because
+# there the hardest of a batch stands at
 # about place 4,400.
 #
 # On average, offline negatives stand higher in the list than online ones only if
@@ -695,7 +696,7 @@ check("08.explore", (your_expectation, your_finding))
 #
 # - The hardest of $n$ negatives drawn from $N$ stands at place $\frac{N+1}{n+1}$ on average, whatever the model.
 # - Mining reads the matrix of similarities block by block: rows are complete at once, columns keep a running best.
-# - The harder a negative is, the more likely it is true of its anchor after all, and where the truth is known we can count how often.
+# - The harder a negative is, the more likely it is true of its anchor after all: here more than a fifth of the hardest are, and 0.6 % of all pairs.
 # - With 20,000 captions, a draw from 300 (place 150) is no harder than the hardest of a batch (place 156), so a list of fair length must be
 #   clearly shorter.
 #

@@ -129,7 +129,8 @@ for title in draw.MEASURES.values():
     lesson.finding("the three end within a few points", max(reached) - min(reached) < 12)
 
 # %% [markdown]
-# In the paper's figure 4, on COCO, AdapOffQuin passes the best of the baselines (here dotted) in fewer than ten epochs. Here all three end within a
+# In the paper's figure 4, on COCO, AdapOffQuin needs fewer than ten epochs to pass its baseline's best R@1. Here (dotted: the first round's
+# best) all three end within a
 # few points, too few to tell apart in such short trainings.
 #
 # ## Seven similarities
@@ -250,8 +251,7 @@ for name, negative in hinges.items():
 # So a hinge teaches its *anchor* only the difference between the other two, nothing of what they share. (For unit vectors this is exact only
 # while $v$ has none of the shared direction.) Along that direction, *anchor t* moves $v$ and $v_{\mathrm{off}}$ as *no common element* does, but
 # there $t$
-# learns only a difference. The paper says that a common anchor "weakens the model's generalization capability from training to testing", and that
-# triplets never rank pairs "that contain no common samples"; the hinge *no common element* does.
+# learns only a difference. The paper says that a common anchor "weakens the model's generalization capability from training to testing".
 #
 # OffQuin adds two hinges whose negative pair has nothing in common with $(v, t)$. Equation 4 is equation 3 plus
 #
@@ -477,8 +477,8 @@ away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
 
 # %% [markdown]
-# In our run, never: the largest lead of an offline negative is about 0.3 (last numbers), and it would take 0.45; the mean weight stays near
-# $\beta$. So these batches do not reach the triangle, and clamping the weights would probably change nothing.
+# In our run, never: the largest lead of an offline negative is about 0.3 (last numbers), and it would take 0.45. The mean weight stays near
+# $\beta$, so clamping the weights would probably change nothing.
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
@@ -486,7 +486,7 @@ lesson.finding("the mean weight stays near β", away < 0.3)
 # Neither the equation nor the released code stops a weight from turning negative, and by default ours does not either.
 # `losses.adaptive_offline_quintuplet.weights=clamped` keeps weights at zero or above, and `detached` stops gradients through them.
 #
-# The released code draws *one* number for both lists; we draw two, as the paper says. The epochs of all negatives are ours.
+# The released code draws *one* number for both lists; we draw two, as the paper says.
 # ```
 #
 # ## Does a hierarchy appear?
@@ -518,7 +518,7 @@ lesson.finding("a second round has it no more often", max(after_second) < after_
 # The whole order asks two things: the pair above the offline negative, and the offline negative above the *hardest of a batch*. With random weights
 # the second hardly ever happens.
 #
-# The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes. In the figure the
+# The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes, not its own. In the figure the
 # pairs end up right of both negatives, but these stay mixed: no hierarchy has formed.
 #
 # ## Both directions at once
@@ -558,7 +558,7 @@ for name in list(rounds)[1:]:
     lesson.finding("the three hardly differ", bool(by_picture.mean().abs() < 4))
 
 # %% [markdown]
-# Other test pictures alone could make such differences.
+# (± is two standard errors over the test pictures.) Other pictures alone could make such differences.
 #
 # ## Break it: only the offline terms
 #
@@ -655,8 +655,8 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 #
 # Our recorded trainings of VSE++ are longer: 15 epochs on 4,000 pictures, half of them near duplicates, with 20,000 captions. There the
 # hardest of a batch stands at about place 156, so a list of the paper's length, 300 captions and 60 pictures, gives negatives about as
-# hard. Lists of 25 captions and 5 pictures have a fair length: a draw from them stands at place 13. We trained with both. Each dot is one
-# seed's gain on 1,000 test pictures.
+# hard. Lists of 25 captions and 5 pictures have a fair length: a draw from them stands at place 13. We trained with both, from five seeds
+# (OffTri with short lists from one only). Each dot is one seed's gain on 1,000 test pictures.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 rows = {
@@ -706,24 +706,18 @@ fewer = draw.average("offline alone", 300, 0.002, kinds[0])
 lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18)
 
 # %% [markdown]
-# **What came out.** With long lists, AdapOffQuin gains in each seed, on average 3 rsum, but our margin of
-# equivalence is 4.3. Its mAP@R changes by less than a point. With fair lists, it gains no rsum, but 0.8
-# points of mAP@R both ways; only the gain to pictures shows in every seed. OffQuin gains 2.8 rsum there,
-# though not in each seed, and its offline pairs do no better than online ones (+0.5).
+# **What came out.** With the paper's long lists, AdapOffQuin adds 3 points of rsum, in each seed, which is less than our margin of 4.3; its
+# mAP@R changes by less than a point. With fair lists it adds no rsum, but 0.8 points of mAP@R in each direction (only to pictures in every
+# seed). OffQuin with fair lists adds 2.8, not in every seed, or 0.5 less if its new pairs are made of online negatives.
 #
-# **What it means.** The harder a negative is, the more likely it is a right answer: 47 % of the captions in
-# the fair lists are true of the picture, and 41 % of the pictures fit the caption. Pushing right answers away
-# should cost mAP@R. We see no sign of it: without them, rsum hardly changes (+0.7), and mAP@R even falls, by
-# 0.3 and 0.4. Offline terms alone learn little: rsum reaches 99 to 134 with fair lists (126 to 148 in twice
+# **What it means.** Of the captions in the fair lists 47 % are true of the picture, and 41 % of the pictures fit the caption. Pushing these
+# away should cost mAP@R, but without them rsum hardly changes (+0.7), and mAP@R even falls, by 0.3 and 0.4. Offline terms alone learn
+# little: rsum reaches 99 to 134 with fair lists (126 to 148 in twice
 # the epochs), and 281 to 296 with long ones (18 % true) at half the learning rate.
-#
-# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. Its gain may come
-# from that rather than from adapting, since with fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8
-# points to text, 0.6 to pictures). See [the evidence page](../evidence/aoq.md).
-#
-# The paper's VSRN gains more, in every seed: on average 6.1 rsum and 4.6 and 3.8 points of mAP@R, although
-# 49 % of the captions in its lists are true. On the scoreboard, without near duplicates, it gains 3.0 (within
-# our margin), 2.8 and 2.9:
+# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. Its gain may come from that rather than from adapting, since with
+# fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8 points to text, 0.6 to pictures). See [the evidence page](../evidence/aoq.md).
+# The paper's VSRN gains more by AdapOffQuin, in every seed: 6.1 points of rsum, and of mAP@R 4.6 to text and 3.8 to pictures, although
+# 49 % of the captions in its lists are true. On the scoreboard, without near duplicates, the gains are 3.0 (within our margin), 2.8 and 2.9:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 for world, (ours, theirs), means in (
@@ -770,7 +764,7 @@ check("09.explore", (expected, found))
 # ````{solution} ex-09-explore
 # :class: dropdown
 #
-# The example makes the weights nearly equal.
+# With α = 1, an offline lead of 0.3 lowers a weight only from 1.5 to 1.2, so all weights are nearly equal.
 # ````
 #
 # ## Paper, notebook, package
@@ -788,8 +782,8 @@ check("09.explore", (expected, found))
 # - Offline negatives come from the whole training set; a second round, from new weights, learns from them beside the online ones.
 # - The weights push an online negative harder as it nears the pair, can pull an offline negative up, and can turn negative.
 # - With a margin of zero, the offline terms alone allow a collapse at a loss of zero; the online terms do not.
-# - For VSE++ in our world, AdapOffQuin adds 3 rsum with long lists, less than our margin; with lists of a
-#   fair length it adds 0.8 points of mAP@R (uncertain to text).
+# - AdapOffQuin adds 3 points of rsum to VSE++ with long lists, and to VSRN without near duplicates, less than our margins; VSRN also gains
+#   2.8 and 2.9 points of mAP@R.
 #
 # ## Where to read on
 #

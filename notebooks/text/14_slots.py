@@ -157,7 +157,7 @@ lesson.finding("the first step moves most", first_step > 1.5 * max(later))
 # [Relations](05_relations.ipynb). The difference is the axis of the softmax. There, each query divides its
 # attention among the cells. Here, each *cell* is divided among the slots:
 #
-# $$A_{nk} = \frac{\exp(M_{nk})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
+# $$A_{nj} = \frac{\exp(M_{nj})}{\sum_{i=1}^{K} \exp(M_{ni})}, \qquad M = \frac{k q^\top}{\sqrt{D_h}} \qquad (2)$$
 #
 # Here $k$ and $q$ are keys and queries of width $D_h$, and $A$ holds the shares of the cells. What one slot takes, the others cannot have.
 #
@@ -189,7 +189,7 @@ def shares_of(keys, queries, mask):  # (B, N, Dh), (B, K, Dh), (B, N) -> (B, K, 
 # A slot then takes the weighted mean of the values, so its shares must first add up to 1 over the elements. What it
 # receives is added to what it was. With the slots $E$, the values $u$ and a learned matrix $W_o$, ($D_h$, D):
 #
-# $$\hat A_{nk} = \frac{A_{nk}}{\sum_{i=1}^{N} A_{ik}}, \qquad \bar E = \hat A^\top u W_o + E \qquad (3)$$
+# $$\hat A_{nj} = \frac{A_{nj}}{\sum_{i=1}^{N} A_{ij}}, \qquad \bar E = \hat A^\top u W_o + E \qquad (3)$$
 
 
 # %%
@@ -199,10 +199,10 @@ def receive(slots, values, A, W_o):  # (B, K, D), (B, N, Dh), (B, K, N), (Dh, D)
 
 
 # %% [markdown]
-# A small network ends the round, and the same weights serve every round. After the last one, a *global feature* $\phi$, here the mean of the cells, is
+# A small network ends the round; all rounds share their weights. After the last one, a *global feature* $\phi$, here the mean of the cells, is
 # added to all slots. Both are normalised first, so that neither drowns the other:
 #
-# $$E = \mathrm{MLP}\bigl(\mathrm{LN}(\bar E)\bigr) + \bar E \quad (4), \qquad S_k = \mathrm{LN}(E_k) + \mathrm{LN}(\phi) \quad (5)$$
+# $$E = \mathrm{MLP}\bigl(\mathrm{LN}(\bar E)\bigr) + \bar E \quad (4), \qquad S_j = \mathrm{LN}(E_j) + \mathrm{LN}(\phi) \quad (5)$$
 #
 # ```{exercise} The slot loop
 # :label: ex-14-loop
@@ -265,8 +265,8 @@ print("vsecore.sets.SlotSetPrediction predicts the same sets")
 #
 # Besides the triplet loss, DivE trains with two small terms. *Diversity* keeps slots apart: it is the mean over the pairs of slots of a set,
 # at unit length, of $\exp(-2 \lVert x_1 - x_2 \rVert^2)$. (The paper prints a sum over slots that are not normalised; mean and unit length
-# are the released code's.) The *maximum mean discrepancy* is small when picture and caption vectors have the same distribution, with a kernel $k$
-# that falls with the distance: $\mathrm{MMD}^2 = \mathbb{E}\,k(v,v') + \mathbb{E}\,k(t,t') - 2\,\mathbb{E}\,k(v,t)$.
+# are the released code's.) The *maximum mean discrepancy* is small when picture and caption vectors have the same distribution, with a kernel $\kappa$
+# that falls with the distance: $\mathrm{MMD}^2 = \mathbb{E}\,\kappa(v,v') + \mathbb{E}\,\kappa(t,t') - 2\,\mathbb{E}\,\kappa(v,t)$.
 # ````
 #
 # ## Break it: mask before the softmax
@@ -608,21 +608,22 @@ lesson.outcome(
 )
 
 # %% [markdown]
-# **What came out.** DivE reaches 446.6, 24 rsum above VSE++ (422.5). But DivE with a single slot reaches 451.4, and VSE∞ 459.2. In each seed, one
-# slot beats four by 2 to 10 rsum, and beats two by 2 to 9. Against four it also gains mAP@R, on average 0.7 points to text and 1.7 to pictures.
-# Leaving out a fifth costs 33 rsum (one seed, still improving). But the sets spread: the pictures' circular variance is 18 %, not 4 % (the
-# paper: 12 %), and dropping the most needed vector costs 25 rsum. One slot was not trained like this, so for the paper's
+# **What came out.** DivE reaches 446.6, 24 points above VSE++ (422.5). But DivE with a single slot reaches 451.4, and VSE∞ 459.2. In each
+# seed, one slot beats four by 2 to 10 points, and beats two by 2 to 9. Against four it also gains mAP@R, on average 0.7 points to text and
+# 1.7 to pictures.
+# Leaving out a fifth costs 33 points (one seed, still improving). But the sets spread: the pictures' circular variance is 18 %, not 4 % (the
+# paper: 12 %), and dropping the most needed vector costs 25 points. One slot was not trained like this, so for the paper's
 # own setting the question is open.
 #
 # **What it means.** The lead over VSE++ needs no second vector. VSE∞ is VSE++ with a learned pool on both
-# sides (and a little weight decay), which brings 37, and 34 in DivE's batches of 32 pictures: more than all
-# that DivE changes. The pool may also be what helps DivE, whose global feature is the maximum of the regions,
-# where VSE++ has their mean; this is untested. Had we compared DivE with VSE++ only, the set would have got
+# sides (and a little weight decay), which brings 37 (34 in batches of 32 pictures, as DivE has them): more than all that DivE changes. The
+# pool may also be what helps DivE, whose global feature is the maximum of the regions, while VSE++ has their mean;
+# this is untested. Had we compared DivE with VSE++ only, the set would have got
 # the credit.
 #
-# **Recall or mAP@R?** PVSE and PCME end 7 rsum below DivE, but reach 28 and 31 % mAP@R to text, while DivE
+# **Recall or mAP@R?** PVSE and PCME end 7 points of rsum below DivE, but reach 28 and 31 % mAP@R to text, while DivE
 # reaches 20. The margin may be part of it: PVSE's is half of DivE's, and PCME has none. With half of its
-# margin, VSE++ goes from 15.5 to 18.6 %, and with a quarter to 22.1, at a cost of 2 and 4 rsum. The hardest
+# margin, VSE++ goes from 15.5 to 18.6 %, and with a quarter to 22.1, at a cost of 2 and 4 points of rsum. The hardest
 # negative may be a true caption, which a small margin pushes away less.
 #
 # **How sure we are.** In the paper, four vectors are 8.2 above one on Flickr30K (table 4), and DivE leads VSE∞ by 2.7 there and by 8.8 on COCO 5K.
@@ -655,7 +656,7 @@ logs = [dots.gap(dive, pie_net, f"log_variance_{side}")[0] for side in ("picture
 lesson.outcome("30 and 200 times", 25 < np.exp(logs[0]) < 35 and 180 < np.exp(logs[1]) < 260)
 
 # %% [markdown]
-# Smooth-Chamfer beats match probability in each seed: by 1 to 6 rsum, on average less than our margin of equivalence, and by
+# Smooth-Chamfer beats match probability in each seed: by 1 to 6 points, on average less than our margin of equivalence, and by
 # 3.2 and 1.9 points of mAP@R, to text and to pictures. MIL loses each time, by 0.4 to 10. Chamfer, PIE-Net, a
 # Transformer and $\alpha=1$ (446.4) end level in rsum, although PIE-Net's sets have 30 (pictures) and 200
 # (captions) times less circular variance. So here more varied sets do not find more. The Transformer even
@@ -695,12 +696,12 @@ lesson.outcome(
 )
 
 # %% [markdown]
-# Nearly every vector alone stands above VSE++, and leaving any one out costs hardly anything. So a single vector
-# carries most of what the set knows, which fits the good result of one slot. But in each of five trainings one picture vector, not always the same slot's, finds far
+# Nearly every vector alone stands above VSE++, and leaving any one out costs hardly anything. So a single vector carries most of what the
+# set knows, as one slot's result suggests. But in each of five trainings one picture vector, not always the same slot's, finds far
 # less alone, 327 to 372. The paper's table 5 has such a vector, perhaps one of "highly ambiguous semantics"; its other single vectors lose 4 to 19,
 # ours 1 to 11.
 #
-# And the idle slots? In the long trainings, each of the captions' four vectors retrieves well alone. But each contains the global feature, so its
+# And the idle slots? In the long trainings, each of the captions' vectors retrieves well alone. But each contains the global feature, so its
 # slot may still be idle.
 #
 # On the course's scoreboard, whose world is less ambiguous, PVSE, PCME and DivE stand in the middle by rsum.
@@ -772,7 +773,7 @@ check("14.explore", (your_expectation, your_finding))
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
 # - Slots divide the cells here, and one takes most; without competition they divide them as sharply and overlap no more.
-# - Do sets help? DivE is 24 rsum above VSE++, but DivE with one slot is 29 above it and VSE∞ 37: on whole input, more vectors do not help here.
+# - Do sets help? DivE is 24 points above VSE++, but DivE with one slot is 29 above it and VSE∞ 37: on whole input, more vectors do not help here.
 #
 # ## Where to read on
 #

@@ -93,7 +93,7 @@ Markdown(f"The plan on the machine that ran this page:\n\n| | |\n| --- | --- |\n
 
 # %% [markdown]
 # `plan` takes real steps and throws them away: it times them, looks at the memory, evaluates a few pictures and extrapolates
-# the rest. In earnest, do this on the machine that will train, at full width, from a terminal:
+# the rest. Do this on the machine that will train, at full width, from a terminal:
 # `vse plan vsepp_region_gru --data coco`.
 #
 # ## What can be computed without a clock
@@ -265,8 +265,8 @@ tenth = len(losses) // 10
 lesson.finding("the loss falls well below chance", np.mean(losses[-tenth:]) < 0.95 * chance)
 
 # %% [markdown]
-# Each element is one of 10,000 fixed random vectors, and captions name some, so there is something to learn. A loss well below chance says that the path
-# from the disk to the weights works, and nothing about recall on COCO.
+# Each element is one of 10,000 fixed random vectors, and a caption names some of its own, so there is something to learn. A loss well below
+# chance says that the path from disk to weights works, and nothing about recall on COCO.
 #
 # ## Killed in the middle
 #
@@ -657,8 +657,8 @@ lesson.finding("local negatives turn the gradient", turned < 0.98)
 # With the right backward pass, we get the gradient of one process. If only a process's own comes back, it is too short, here half as
 # long (Adam would hide that). If the negatives stay local, its direction changes.
 #
-# With several GPUs, the last of these commands uses all of them. They should learn what one learns, up to
-# rounding and each process's own dropout; we could not try that.
+# With several GPUs, the last of these commands uses all of them. The result should be that of one, up to rounding and each process's
+# dropout; we could not try it.
 #
 # ```bash
 # vse plan vsepp_region_gru --data coco            # what it will cost

@@ -138,10 +138,10 @@ for sentence in (test.captions[0], "a boat on the water"):
     print(f"{sentence}:", *(f"{100 * share:.0f} %" for share in likely))
 
 # %% [markdown]
-# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher, most of all where many fit. Below a half, an engine may end its
-# list (`vse search calibrate`).
+# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher, most of all where many fit. An engine
+# may end its list below a half (`vse search calibrate`).
 #
-# Exact search compares the query with every vector. If these are on a disk, they are read block by block, and only the best so far are kept.
+# Exact search compares the query with every vector. From a disk they are read block by block, and only the best so far are kept.
 #
 # ```{exercise} Search block by block
 # :label: ex-19-exact
@@ -208,13 +208,15 @@ lesson.outcome("the graph is the fastest", min(times, key=times.get) == "hnsw")
 
 # %% [markdown]
 # From 100,000 vectors to a million, exact search goes from 17 to 179 milliseconds. The others drawn here are faster because they skip something, and so
-# they miss something. The first point is 8,091 photographs. The other vectors were made from theirs by adding noise, and real ones may be easier for an
+# they miss something. The first point is 8,091 photographs of Flickr8k. The other vectors were made from theirs by adding noise, and real
+# ones may be easier for an
 # index. (The graph is the fastest, and could be set to find more.) Two things can be skipped: vectors, or digits.
 #
 # ## Skip vectors: look into a few cells
 #
-# An *inverted file* {cite}`sivic2003video` sorts the vectors into cells in advance. K-means finds the centres of the cells: it moves each centre to
-# the mean of the vectors nearest to it, again and again. Each vector belongs to the centre with which it has the largest dot product. A query looks
+# An *inverted file* {cite}`sivic2003video` sorts the vectors into cells in advance (of the space, not of a grid). K-means finds their
+# centres: again and again it moves each to the mean of the vectors nearest to it. Each vector belongs to the
+# centre with which it has the largest dot product. A query looks
 # only into the cells whose centres fit it best.
 #
 # From here on we search the pictures of the training and development splits. The queries are captions and pictures of the test split.
@@ -349,7 +351,7 @@ lesson.finding(
 #
 # ## Skip digits: fewer bytes for each vector
 #
-# The other way is to store less of each vector. *Scalar quantisation* keeps one byte per dimension, where a float takes four.
+# The other way is to store less of each vector. *Scalar quantisation* keeps one byte per dimension, while a float takes four.
 #
 # ```{exercise} A byte for each dimension
 # :label: ex-19-levels
@@ -491,11 +493,11 @@ lesson.finding("the clouds overlap, but most are on their own side", 0.7 < own_s
 # The clouds overlap, but most vectors are on their own side. This is the *modality gap* {cite}`liang2022gap`: training asks only that a picture be
 # nearer to its caption than to others, so the two kinds may stay apart. So one might want to learn the codewords from captions as well.
 #
-# ```{exercise} What mends it?
+# ```{exercise} Which examples to learn from?
 # :label: ex-19-trap
 #
-# The queries are captions. The codewords are learned from equally many examples: "pictures alone", "half captions" or "captions alone". Which preserves
-# the most of the exact ten? Or is it "no difference"?
+# The queries are captions. From which examples must as many codewords be learned to preserve the most of the exact ten: "pictures alone",
+# "half captions", "captions alone", or is there "no difference"?
 # ```
 
 # %%
@@ -567,15 +569,16 @@ lesson.finding("59 and 70 %, then over 95", min(list(again.values())[1::2]) > 97
 lesson.finding("captions keep about 60", abs(again["10 proposed, captions ask (%)"] - 60) < 7)
 
 # %% [markdown]
-# With ten proposals for each result, the second look finds nearly all of the exact ten, where the codes alone
-# keep about 60 % for captions. This is one world, one model and one run of k-means.
+# With ten proposals for each result, the second look finds nearly all of the exact ten, while the codes alone
+# keep about 60 % for captions. (One world, model and run of k-means.)
 #
 # ## How does one search with sets?
 #
 # Some systems keep a set of vectors for each picture (see [Slots](14_slots.ipynb)). The smooth-Chamfer similarity compares all pairs of two sets'
 # vectors, which no index of single vectors can do. But Qdrant and others search sets by *MaxSim* {cite}`khattab2020colbert`, which takes the best partner of each
-# vector of the query and adds up. So MaxSim can propose candidates, and the exact similarity ranks them. The means of the sets can propose too, or each can propose
-# half. We train a small DivE {cite}`kim2023dive`, and count how many of the ten that smooth-Chamfer puts first are among the candidates.
+# vector of the query and adds up. So MaxSim can propose candidates, and the exact similarity ranks them. The means of the sets can propose
+# too, or both can propose half. We train a small DivE {cite}`kim2023dive`, and count how many of the ten that smooth-Chamfer puts first are
+# among the candidates.
 
 # %%
 train = dataset.train.subset(min(learned_from, len(dataset.train)))
@@ -714,7 +717,7 @@ check("19.plan", your_gigabytes)
 # Each picture takes 520 bytes. One ordinary machine can hold it.
 # ````
 #
-# The record at a million vectors, scaled up (no graph of that size was built):
+# Here is the record at a million vectors, scaled up (no graph of that size was built):
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 coded, exactly = (
@@ -792,7 +795,7 @@ home.cleanup()
 #
 # ## What twenty notebooks built
 #
-# Follow *two boats on the lake* through the engine once more. You have written every step of it yourself.
+# Follow *two boats on the lake* through the engine once more. You have written most of it yourself.
 #
 # | step | built in | what we found |
 # | --- | --- | --- |

@@ -1,6 +1,6 @@
 """What an experiment measures beyond recalls, of pairs of pictures, of captions' vectors and of sets.
 
-Pictures that differ in relations alone: does a system prefer the right one, and the right caption? The
+Pictures that differ in relations alone: does a system prefer the correct one, and the correct caption? The
 scenes' knob `relations_only` makes such pictures, 2k and 2k + 1. All five captions of either are false of the
 other, and both pictures hold the same things, so a system that only knows which things there are has to
 guess: chance is 50 %.
@@ -107,14 +107,14 @@ def pair_accuracy(
     scores: Annotated[Tensor, Shape("P A A C")],
     sideways: Annotated[Tensor, Shape("P A C", "bool")] | None = None,
 ) -> dict[str, float]:
-    """Return how often the right one of two is preferred, in percent; a tie counts half.
+    """Return how often the correct one of two is preferred, in percent; a tie counts half.
 
     Args:
         scores: what `pair_scores` gives.
         sideways: what `sideways_captions` gives; None: this is not asked.
 
     Returns:
-        `pairs_t2i`: of each caption, the right picture of two. `pairs_i2t`: of each picture, one of its own
+        `pairs_t2i`: of each caption, the correct picture of two. `pairs_i2t`: of each picture, one of its own
         captions before one of the other's, over all C x C couples. With `sideways` also `pairs_left_right`
         and `pairs_other`: `pairs_t2i` of these captions and of all others, as far as there are some.
     """
@@ -132,7 +132,7 @@ def pair_accuracy(
 
 
 def _preferred(right: Tensor, wrong: Tensor) -> Tensor:
-    """Return 1 where the right one scores higher, 1/2 where both score the same, else 0."""
+    """Return 1 where the correct one scores higher, 1/2 where both score the same, else 0."""
     return (right > wrong).double() + (right == wrong).double() / 2
 
 

@@ -172,14 +172,24 @@ def still_open(found: Findings) -> list[tuple[str, str, str]]:
     told = []
     for data, called in DATA.items():
         rows = [
-            [one.claim.statement, "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut)]
+            [
+                one.claim.statement,
+                one.claim.refuted_by,
+                "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut),
+            ]
             for one in found.outcomes[data]
             if one.shut
         ]
         if not found.trained(data):
             told.append((called, "", ""))
         elif rows:
-            told.append((called, counted(len(rows), "claim"), table(["claim", "shut, and why"], rows)))
+            told.append(
+                (
+                    called,
+                    counted(len(rows), "claim"),
+                    table(["claim", "what would refute it", "shut, and why"], rows),
+                )
+            )
     return told
 
 
@@ -236,7 +246,7 @@ def _passing(experiment: Experiment, arms: Mapping[str, Studied]) -> list[list[s
 
 MEASURED: dict[str, tuple[str, Rows]] = {
     "relations": (
-        "system | right picture of two | right caption of two | captions that left or right decides | "
+        "system | correct picture of two | correct caption of two | captions that left or right decides | "
         "other captions",
         _means(PAIRS),
     ),

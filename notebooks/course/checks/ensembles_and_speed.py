@@ -10,10 +10,10 @@ from vsecore.similarity import cosine, unit
 LEAD = {
     "It is between 1, for systems that always agree, and the root of 3, for systems without "
     "correlation.": between(0.999, 3**0.5 + 1e-6),
-    "Put M = 3 and ρ = 0.5 into the formula for the spread of a mean.": equals(1.5**0.5),
+    "Put M = 3 and ρ = 0.5 into the formula for the standard deviation of a mean.": equals(1.5**0.5),
     "That is for systems without any correlation: these have a correlation of 0.5.": 3**0.5,
-    "That is for the variance: the spread is its root.": 1.5,
-    "That is the spread of the mean: the lead is divided by it.": 1.5**-0.5,
+    "That is for the variance: the standard deviation is its root.": 1.5,
+    "That is the standard deviation of the mean: the lead is divided by it.": 1.5**-0.5,
 }
 
 
@@ -52,9 +52,9 @@ AS_ONE = {
 BREAK = {
     "Half of the mean is noise without a lead. So the mean leads by less than the good member, but by more "
     "than nothing.": between(0, 3),
-    "The lead of the mean is the mean of the leads. Its spread is that of a mean of two without "
-    "correlation.": equals(3 / 2**0.5),
-    "That is the lead in spreads of one member: the mean has a smaller spread of its own.": 1.5,
+    "The lead of the mean is the mean of the leads. Its standard deviation is that of a "
+    "mean of two without correlation.": equals(3 / 2**0.5),
+    "That is the lead in standard deviations of one member: the mean has a smaller one of its own.": 1.5,
     "That is for two members that both lead by 3: the collapsed one has no lead.": 3 * 2**0.5,
 }
 

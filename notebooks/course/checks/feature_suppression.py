@@ -185,7 +185,7 @@ EXERCISES = {
     ),
     "15.gradient": code("InfoNCE's gradient by hand", 15, GRADIENT, pulls, query, instead=AUTOGRAD),
     "15.vanish": compute("What a shortcut leaves", 6, VANISH, difficulty="easy"),
-    "15.break": break_it("A temperature that cannot be satisfied", 8, BREAK, solution=0.5),
+    "15.break": break_it("A loss that cannot be satisfied", 8, BREAK, solution=0.5),
     "15.share": compute("Who shares my mark?", 5, SHARE, difficulty="easy"),
     "15.explore": explore("Change one thing", 20, difficulty="hard"),
 }

@@ -73,7 +73,7 @@ ATTENTION = ("MultiheadAttention", "multi_head_attention_forward", _PRODUCT, f"_
 _STAY = "stay with torch's operations, without .item(), detach or numpy."
 NO_GRADIENT = f"No gradient arrives: {_STAY}"
 
-NOTED = "Noted. Now run the next cell and compare."
+NOTED = "Noted. The next cells show whether you were right."
 """The message for a prediction: the cell below it shows whether it was right."""
 
 

@@ -242,7 +242,12 @@ EXERCISES = {
     "19.bytes": compute("How many bytes", 4, BYTES, difficulty="easy"),
     "19.table": code("Scores from codes", 12, SCORES, scores_from_codes, coded),
     "19.trap": predict(
-        "What mends it?", 2, "pictures alone", "half captions", "captions alone", "no difference"
+        "Which examples to learn from?",
+        2,
+        "pictures alone",
+        "half captions",
+        "captions alone",
+        "no difference",
     ),
     "19.break": break_it("Rows as names", 4, BREAK, difficulty="easy"),
     "19.plan": compute("Ten million", 4, PLAN, difficulty="easy", tolerance=0.1),

@@ -72,8 +72,8 @@ SPARSE = {
     ),
     "All of them would learn from a mean. This is a maximum.": (16, 8),
     "MIL takes one maximum over all 16 cosines, not one for each vector.": like((4, 4), (8, 8)),
-    "That holds where each vector of one side looks for its best partner, as in MaxSim. MIL takes one "
-    "maximum over all pairs.": (4, 8),
+    "That holds where each vector of one side looks for its best partner, as in the Chamfer similarity. MIL "
+    "takes one maximum over all pairs.": (4, 8),
     "Right: one in sixteen cosines, and a quarter of the vectors.": passed,
 }
 

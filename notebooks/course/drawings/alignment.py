@@ -103,7 +103,7 @@ def costs(series: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> None:
-    """Draw how often each system prefers the right picture of two, with intervals over seeds.
+    """Draw how often each system prefers the correct picture of two, with intervals over seeds.
 
     `reach` says for each measure how far from 50 the pairs alone may bring a system that guesses.
     """
@@ -113,7 +113,7 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
         axes.axvspan(50 - band, 50 + band, color="0.9", label="what guessing gives, 95 %")
         dots.rows(axes, {name: arm.results[key].values() for name, arm in systems.items()})
         axes.set_title(titles[key])
-    axes.set_xlabel("right picture of two (%)")
+    axes.set_xlabel("correct picture of two (%)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
     show(
         figure,

@@ -71,12 +71,12 @@ def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
 
 
 def against_chance(rows: Mapping[str, plots.Span]) -> None:
-    """Draw how often the right picture of two is preferred: a dot with its interval, and a line at chance."""
+    """Draw how often the correct picture of two is preferred: dots with intervals, and a line at chance."""
     figure, axes = plt.subplots(figsize=(6, 1.2 + 0.35 * len(rows)))
-    plots.spans(axes, rows, x="right picture of two (%), 95 % interval")
+    plots.spans(axes, rows, x="correct picture of two (%), 95 % interval")
     axes.axvline(50, color=plots.COLOURS[1], linestyle="--")
     axes.text(50, -0.45, "chance ", color=plots.COLOURS[1], ha="right", fontsize=9)
     axes.set(xlim=(35, 102), ylim=(len(rows) - 0.5, -0.75))
     told = ", ".join(f"{name} {middle:.1f} %" for name, (middle, *_) in rows.items())
-    alt = f"How often the right one of two pictures is preferred, beside a line at chance: {told}."
+    alt = f"How often the correct one of two pictures is preferred, beside a line at chance: {told}."
     plots.show(figure, alt)
