@@ -133,22 +133,24 @@ def test_whatever_the_server_does_the_file_arrives_whole(site, tmp_path, trouble
     assert site.asked[0]["Accept-Encoding"] == "identity"
 
 
-def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept(site, tmp_path):
+def test_a_connection_that_brings_nothing_new_is_given_up_and_its_bytes_are_kept(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(collections, "ATTEMPTS", 3)
     site.drops = [*[1000] * 5, *[0] * 9]
     with pytest.raises(OSError, match=r"3 times in a row. The 5,000 bytes"):
-        fetch(site, tmp_path, attempts=3)
+        fetch(site, tmp_path)
     assert not (tmp_path / "file.zip").exists() and len(site.asked) == 5 + 2
     site.drops = []
     fetch(site, tmp_path)
     assert site.asked[-1]["Range"] == "bytes=5000-" and (tmp_path / "file.zip").read_bytes() == BODY
 
 
-def test_what_will_not_come_is_told_and_leaves_nothing(site, tmp_path):
+def test_what_will_not_come_is_told_and_leaves_nothing(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(collections, "ATTEMPTS", 2)
     with pytest.raises(OSError, match=rf"{site.address}/nothing.zip: the server answers 404"):
         fetch(site, tmp_path, "nothing.zip")
     assert len(site.asked) == 1
     with pytest.raises(OSError, match="no connection"):
-        download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip", attempts=2)
+        download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip")
     assert left(tmp_path) == []
     site.bodies["/file.zip"] = b"<html>Please log in</html>"
     with pytest.raises(ValueError, match="Please log in"):
@@ -172,11 +174,12 @@ def test_what_an_earlier_run_has_left(site, tmp_path, part, asked):
     assert (tmp_path / "file.zip").read_bytes() == BODY and left(tmp_path) == ["file.zip"]
 
 
-def test_only_web_addresses_are_read_also_after_a_redirect(site, tmp_path):
+def test_only_web_addresses_are_read_also_after_a_redirect(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(collections, "ATTEMPTS", 1)
     fetch(site, tmp_path, "moved.zip")
     assert (tmp_path / "file.zip").read_bytes() == BODY
     with pytest.raises(OSError, match="302"):
-        fetch(site, tmp_path, "away.zip", attempts=1)
+        fetch(site, tmp_path, "away.zip")
     for address in ("file:///etc/passwd", "ftp://a/b", "/etc/passwd", "http:///x"):
         with pytest.raises(ValueError, match="address"):
             download(address, tmp_path / "x")

@@ -62,7 +62,7 @@ def test_only_features_of_the_same_pictures_are_joined_and_nothing_is_overwritte
     assert not (tmp_path / "both").exists()
     with pytest.raises(ValueError, match="wanted at least two"):
         join([one], tmp_path / "both")
-    with pytest.raises(FileExistsError, match="holds something already"):
+    with pytest.raises(ValueError, match="holds features from elsewhere"):
         join([one, one], one)
     loud = features(tmp_path / "loud", 2, 3)
     np.save(loud / "train_ims.npy", 1e5 * np.load(one / "train_ims.npy"))

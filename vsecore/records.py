@@ -13,32 +13,30 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import ConfigDict
 
+from vsecore import __version__
 from vsecore.arguments import Finite
-from vsecore.data.files import read_json, read_text, write_whole
+from vsecore.data.files import read_bytes, read_json, write_whole
 from vsecore.paths import ROOT, assets
 from vsecore.recipes.plain import flatten
 from vsecore.training import Run
 from vsecore.training.distributed import best_device, hardware, peak_memory
 from vsecore.training.identity import digest
-from vsecore.typed import from_json, short
+from vsecore.typed import Strict, from_json, short
 
-PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
+PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))  # what an rsum adds up
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Strict):
     """One run and its result."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     name: str
     """The name of the recipe, or of whatever was measured."""
@@ -150,7 +148,8 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
         dirty=dirty,
         versions={
             "python": platform.python_version(),
-            **{package: _version(package) for package in PACKAGES},
+            "vsecore": __version__,
+            **{package: version(package) for package in PACKAGES},
         },
         date=datetime.now(UTC).date().isoformat(),
         **facts,
@@ -166,7 +165,7 @@ def write(entry: Record, folder: str | Path) -> Path:
 
 def read(path: str | Path) -> Record:
     """Read what `write` wrote; a ValueError says where a file is no record."""
-    return _read(str(path), read_text(path))
+    return _read(str(path), read_bytes(path))
 
 
 @functools.lru_cache(maxsize=4096)  # a table asks for all records many times
@@ -191,10 +190,8 @@ def find(folder: str | Path, **wanted: Any) -> list[Record]:
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Strict):
     """What a paper reports about one system on one collection."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     system: str
     data: str
@@ -213,8 +210,6 @@ class Published:
     """In percent, as far as they were found; "log_variance" is the logarithm of sets' circular variance, and
     the rsums of parts of the sets are called as in `experiments.measures`."""
     printed_rsum: float | None = None
-    speed: float | None = None
-    """As a multiple of the slowest system in the same table."""
     misprint: str = ""
     """Where the paper contradicts itself or another paper about this row."""
 
@@ -252,10 +247,3 @@ def _code() -> tuple[str, bool]:
         return git("rev-parse", "HEAD").strip(), bool(git("status", "--porcelain", "--", *SOURCES).strip())
     except (FileNotFoundError, subprocess.CalledProcessError):  # no git, or one that does not own the folder
         return "", False
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # used without being installed
-        return ""

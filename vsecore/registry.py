@@ -44,9 +44,6 @@ class Registry:
             raise unknown(self.kind, name, self._entries)
         return self._entries[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
@@ -111,20 +108,15 @@ def _parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     A class with many options, or with those of another class, names what has them in its attribute `Options`,
     and takes them by keyword.
     """
-    if hasattr(entry, "Options"):
-        return _own_parameters(entry) | _parameters(entry.Options)
-    return _own_parameters(entry)
-
-
-def _own_parameters(entry: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     plain = inspect.isclass(entry) and not is_dataclass(entry)
     hints = typing.get_type_hints(entry.__init__ if plain else entry, include_extras=True)
-    return {
+    own = {
         name: parameter.replace(annotation=hints.get(name, Any))
         for name, parameter in inspect.signature(entry).parameters.items()
         # nn.Module's own *args and **kwargs take nothing.
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
+    return own | (_parameters(entry.Options) if hasattr(entry, "Options") else {})
 
 
 def _call(entry: Callable[..., Any], options: Mapping[str, Any], context: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, cast
 
@@ -17,7 +17,7 @@ from vsecore.data.backbones import Backbone, MirroredBackbone
 from vsecore.data.boxes import NUMBERS, places_of, with_boxes
 from vsecore.data.feature_folder import META, read_meta
 from vsecore.data.features import open_precomp
-from vsecore.data.files import expanded, read_json, write_json
+from vsecore.data.files import expanded, read_json
 from vsecore.data.picture_files import Picture, open_picture
 from vsecore.data.words import Tokenizer, checked_sentences
 from vsecore.embedding import Embedding, joined
@@ -227,11 +227,6 @@ class Retriever:
             places = torch.from_numpy(places_of(boxes.cpu().numpy()))  # (B, N, 6)
             features = torch.cat([features, places.to(features)], -1)
         return features.to(getattr(torch, self.dtype)).float()  # rounded as in training
-
-
-def keep_source(source: Source, folder: str | Path) -> None:
-    """Note in a run's folder with which network it sees pictures."""
-    write_json(Path(folder) / SOURCE_FILE, asdict(source), indent=1)
 
 
 def _network_of(run: Run, source: Source) -> Backbone:

@@ -93,6 +93,12 @@ def counted(things: Sequence[object], kind: str) -> str:
     return f"{len(things)} {kind}{'s' if len(things) > 1 else ''} ({shown}{more})"
 
 
+class Strict:
+    """Base of a dataclass that refuses unknown fields when it is read."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
 _MEMBER = re.compile(
     r"(int|str|float|bool|none)$|constrained-|function-|(is-instance|literal|list|tuple|dict)\["
 )

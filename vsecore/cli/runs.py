@@ -88,6 +88,12 @@ def train(
         _report(trained, device, record)
 
 
+def _say(message: str, err: bool = False) -> None:
+    """Print a message once, however many processes train."""
+    if stopping.is_main_process():
+        typer.echo(message, err=err)
+
+
 def _noted(folder: Path) -> Command:
     """Return the command of the run in a folder, after loading its own parts."""
     from vsecore.training.command import remembered
@@ -122,7 +128,7 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
     done: dict[float, _Done] = {}
 
     def train_at(rate: float) -> float:
-        typer.echo(f"learning rate {rate:.3g}:")
+        _say(f"learning rate {rate:.3g}:")
         settings = (*command.settings, f"training.learning_rate={rate!r}")
         place = out / f"rate-{rate:.3g}"
         done[rate] = train_as(replace(command, settings=settings), place, resume, how, tensorboard)
@@ -132,7 +138,7 @@ def _tune(command: Command, out: Path | None, resume: bool, how: dict[str, Any],
     rates = [own * 2.0**step for step in range(-10, 11)]  # first half of it, itself, and twice as much
     results = search(train_at, rates[9:12], rates)
     told = ", ".join(f"{rate:.3g}: {results[rate]:.1f}" for rate in sorted(results))
-    typer.echo(f"best rsum on dev by learning rate: {told}")
+    _say(f"best rsum on dev by learning rate: {told}")
     return done[best(results)]
 
 
@@ -162,7 +168,7 @@ def train_as(
         dataset = with_targets(dataset, command.targets or MODEL, on)
     tokenizer = begun.tokenizer if begun else chosen.tokenizer(dataset.train.captions)
     for warning in words_report(tokenizer, {"dev": dataset.dev.captions})[1]:
-        typer.echo(f"warning: {warning}", err=True)
+        _say(f"warning: {warning}", err=True)
     word_vectors, coverage = _word_vectors(command, tokenizer, chosen)
     negatives = command.negatives and load_negatives(Path(command.negatives), dataset.train)
     rounds = {"": folder, "first round, ": folder / FIRST_ROUND}
@@ -207,10 +213,8 @@ def _advise(places: list[Path], resume: bool) -> None:
     def begun() -> bool:
         return any((place / CHECKPOINT).is_file() for place in places)
 
-    if resume and not begun() and stopping.is_main_process():
-        typer.echo(
-            f"note: {places[0]} holds no run to resume, so this one starts from the beginning", err=True
-        )
+    if resume and not begun():
+        _say(f"note: {places[0]} holds no run to resume, so this one starts from the beginning", err=True)
     again = "nothing was saved yet, so start again with the same command"
     stopping.advise(lambda: "continue with --resume" if begun() else again)
 
@@ -245,7 +249,7 @@ def _word_vectors(command: Command, tokenizer: Tokenizer, recipe: Recipe) -> tup
     vectors, missing = load_vectors(Path(command.vectors), tokenizer, command.seed)
     noise = f", {counted(missing, 'word')} from noise" if missing else ""
     total = len(tokenizer.words)
-    typer.echo(told := f"word vectors: {total - len(missing)} of {total} words found{noise}")
+    _say(told := f"word vectors: {total - len(missing)} of {total} words found{noise}")
     return vectors, f"; {told}"
 
 

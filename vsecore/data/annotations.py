@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, FailFast
+from pydantic import AfterValidator, FailFast, Field
 
 from vsecore.data import files
 from vsecore.data.picture_folders import SUFFIXES, list_pictures, name_key
@@ -84,19 +84,12 @@ def _on_one_line(caption: str) -> str:
     return " ".join(caption.replace("\ufeff", " ").split())
 
 
-def _dataset_name(name: str) -> str:
-    """Return a dataset's name if it can become part of a folder's name."""
-    if not re.fullmatch(r"\w[\w.-]{,99}", name):
-        raise ValueError('a name of at most 100 letters, digits, "_", "." and "-"')
-    return name
-
-
 def as_dataset_name(folder: str) -> str:
     """Return the name of a folder in the form of a `DatasetName`."""
     return re.sub(r"[^\w.-]+", "-", folder).strip("-.")[:100] or "own"
 
 
-DatasetName = Annotated[str, AfterValidator(_dataset_name)]
+DatasetName = Annotated[str, Field(pattern=r"^\w[\w.-]{0,99}$")]
 
 
 def read_annotations(path: Path, root: Path | None = None) -> tuple[str, list[Entry]]:

@@ -15,11 +15,11 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from vsecore import __version__
 from vsecore.data import files
 from vsecore.data.annotations import inside
 from vsecore.data.karpathy import missing_pictures
@@ -31,6 +31,8 @@ TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as dropped."""
 LONGEST_PAUSE = 60.0
 """Seconds between two attempts at most."""
+ATTEMPTS = 8
+"""How many may fail in a row. One that brings new bytes begins the count anew."""
 _NO_CONNECTION = (
     http.client.HTTPException,
     urllib.error.URLError,
@@ -133,14 +135,13 @@ def _is_whole(path: Path, entry: zipfile.ZipInfo) -> bool:
     return same_size and zlib.crc32(path.read_bytes()) == entry.CRC
 
 
-def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8) -> None:
+def download(address: str, path: Path, *, begins: bytes = b"") -> None:
     """Download a file with checksums of its own, resuming what an earlier run has left.
 
     Args:
         address: http or https.
         path: the file to write. Its folder must exist.
         begins: the bytes that such a file begins with: a server's error page is noticed by its first bytes.
-        attempts: how many may fail in a row. One that brings new bytes begins the count anew.
     """
     if urlsplit(address).scheme not in ("http", "https") or not urlsplit(address).hostname:
         raise ValueError(f"the address is {address!r}: wanted one that begins with http:// or https://")
@@ -166,7 +167,7 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
                 reason = f"no connection ({getattr(error, 'reason', None) or error or type(error).__name__})"
             failed = 1 if _size(part) > most else failed + 1
             most = max(most, _size(part))
-            if failed >= attempts:
+            if failed >= ATTEMPTS:
                 raise OSError(
                     f"{address}: {reason}, {failed} times in a row. The {_size(part):,} bytes that came are "
                     f"kept in {part}: give the command again, and it continues"
@@ -180,7 +181,7 @@ def download(address: str, path: Path, *, begins: bytes = b"", attempts: int = 8
 def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes."""
     have = _size(part)
-    headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"vsecore/{__version__}", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:

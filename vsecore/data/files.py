@@ -18,6 +18,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 from tqdm.auto import tqdm
 
+from vsecore.stopping import is_main_process
 from vsecore.typed import from_json
 
 LOCK = ".lock"
@@ -70,10 +71,10 @@ def write_json(path: str | Path, content: Any, **options: Any) -> None:
 
 def read_json(path: str | Path, kind: Any = dict[str, Any]) -> Any:
     """Read a JSON file whose content must have a type, such as a dataclass; by default any JSON object."""
-    return from_json(str(path), read_text(path), kind)
+    return from_json(str(path), read_bytes(path), kind)
 
 
-def read_text(path: str | Path) -> bytes:
+def read_bytes(path: str | Path) -> bytes:
     """Read a text file whole, as bytes."""
     path = Path(path)
     if not path.is_file():
@@ -84,7 +85,7 @@ def read_text(path: str | Path) -> bytes:
 def read_unicode(path: str | Path) -> str:
     """Read a text file in UTF-8 whole."""
     try:
-        return read_text(path).decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}): save it as UTF-8") from None
 
@@ -118,8 +119,7 @@ def digest_of(path: Path) -> bytes:
 
 def holds(path: Path, text: str) -> bool:
     """Whether a file holds exactly this text."""
-    content = text.encode()
-    return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 @contextmanager
@@ -187,9 +187,11 @@ def in_batch() -> bool:
 def progress(iterable: Iterable[Any] | None = None, **options: Any) -> Any:
     """Return the progress bar used everywhere: on stderr, or a widget in a notebook. It goes when it is done.
 
+    Of several processes that share a training, only the first shows it.
+
     Its options are those of `tqdm`, such as `total`, `desc`, `unit`. Without an iterable, `.update` moves it.
     """
-    options.setdefault("disable", in_batch() or _HIDDEN.get())
+    options.setdefault("disable", in_batch() or _HIDDEN.get() or not is_main_process())
     return _Bar(iterable, dynamic_ncols=True, leave=False, **options)
 
 

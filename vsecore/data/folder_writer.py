@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -58,10 +57,7 @@ class FolderWriter:
                 blocks = [every[start : start + block] for start in starts]
                 share = sum(map(len, blocks))
                 done = len(every) - share if group.num_processes == 1 else 0
-                bar_of: dict[str, Any] = {"desc": name, "total": done + share, "initial": done}
-                if not group.is_main_process:
-                    bar_of["disable"] = True
-                with files.progress(unit="picture", **bar_of) as bar:
+                with files.progress(desc=name, total=done + share, initial=done, unit="picture") as bar:
                     for some, arrays in zip(blocks, make(name, blocks), strict=True):
                         rows.write(some, arrays)
                         bar.update(len(some))

@@ -23,8 +23,6 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     if len(folders) < 2:
         raise ValueError(f"folders has {len(folders)}: wanted at least two to join")
     datasets, out = [open_precomp(folder) for folder in folders], expanded(out)
-    if out.is_dir() and any(out.iterdir()):
-        raise FileExistsError(f"{out} holds something already: name a new folder for the joined features")
     splits = {name: [getattr(dataset, name) for dataset in datasets] for name in ("train", "dev", "test")}
     if all((expanded(folder) / "testall_ims.npy").exists() for folder in folders):
         splits["testall"] = [open_precomp(folder, test="testall").test for folder in folders]

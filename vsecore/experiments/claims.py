@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import ConfigDict
-
 from vsecore.experiments.experiment import read_asset
 from vsecore.experiments.measures import GRADED, LOG_VARIANCES, LOST_ALONE, LOST_WITHOUT
 from vsecore.experiments.scales import SCENES, WORLDS
 from vsecore.experiments.watching import ABOVE_BOUND, CONTRAST, LEFT, RETURNS
 from vsecore.paths import assets
+from vsecore.typed import Strict
 
 CLAIMS = assets() / "claims.yml"
 DEPARTURES = assets() / "departures.yml"
@@ -78,10 +77,8 @@ SUBJECTS: dict[str, Subject] = {
 
 
 @dataclass(frozen=True)
-class Claim:
+class Claim(Strict):
     """A statement of a paper on one arm of an experiment: better than another, no worse, or the same."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     work: str
     """The paper's key, such as "2ad"."""
@@ -133,10 +130,8 @@ def claims(work: str = "", data: str = "") -> list[Claim]:
 
 
 @dataclass(frozen=True)
-class Departure:
+class Departure(Strict):
     """One point at which a paper and its released code differ."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     work: str
     """The paper's key, such as "2ad"."""

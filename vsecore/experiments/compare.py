@@ -96,7 +96,9 @@ class Systems:
         first: Split | None = None
         for folder in folders:
             run = load_run(folder)
-            data, begun = open_data(run.recipe), [bool(run.data.get(one)) for one in ("weights", "vectors")]
+            data = open_data(run.recipe)
+            # whether, not which: words that have no vector get other noise from each seed
+            begun = [bool(run.data.get(one)) for one in ("weights", "vectors")]
             system = (run.recipe.hash(), run.data["fingerprint"], *begun)
             check_features(folder, run.data, data.name, data)
             part = data.part(split)
@@ -209,7 +211,8 @@ class Systems:
             rank, found = 1 + int(run.ranks[kind][query]), run.found[kind][query].tolist()
             if kind == "captions":
                 title = f"“{split.captions[query]}”\n{name}: its picture is number {rank}"
-                panels[0].text(0, 1.06, title, fontsize=9, transform=panels[0].transAxes).set_in_layout(False)
+                plain: dict[str, Any] = {"parse_math": False, "in_layout": False}  # it may have two $
+                panels[0].text(0, 1.06, title, fontsize=9, transform=panels[0].transAxes, **plain)
                 for axes, picture in zip(panels, found, strict=False):
                     _show(axes, pixels(picture), right=picture == split.owner[query])
             else:
@@ -218,7 +221,7 @@ class Systems:
                 for place, caption in enumerate(found):
                     right = split.owner[caption] == query
                     text = textwrap.shorten(f"{'✓' if right else '✗'} {split.captions[caption]}", 90)
-                    style = {"fontsize": 9, "color": OURS if right else PAPERS}
+                    style = {"fontsize": 9, "color": OURS if right else PAPERS, "parse_math": False}
                     panels[1].text(0, 0.85 - 0.2 * place, text, transform=panels[1].transAxes, **style)
         return drawn
 

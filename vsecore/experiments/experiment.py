@@ -10,25 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ConfigDict
 
-from vsecore.data.files import read_text
+from vsecore.data.files import read_bytes
 from vsecore.data.splits import FeatureKind
 from vsecore.experiments.scales import ONE_KIND, SCENES, WORLDS, as_printed, at_scale
 from vsecore.paths import assets
 from vsecore.recipes import Recipe, get
 from vsecore.training.identity import digest
-from vsecore.typed import from_json, unknown
+from vsecore.typed import Strict, from_json, unknown
 
 CELLS: tuple[FeatureKind, ...] = ("grid", "pixels")
 """The features whose elements are the cells of a grid: a network's, which learns too or does not."""
 
 
 @dataclass(frozen=True)
-class Arm:
+class Arm(Strict):
     """One system of an experiment."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     variants: str = ""
     """The variants of the recipe that it takes, in the form of `recipes.get`: "+gpo+max_violation"."""
@@ -120,10 +117,8 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Strict):
     """Systems that differ in one thing."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
 
     question: str
     source: str
@@ -135,9 +130,9 @@ class Experiment:
     features: FeatureKind = "grid"
     """The features that its systems read, if the data have several kinds; see `features_on`."""
     pairs: bool = False
-    """Whether it also measures if pictures that differ in relations alone are told apart, see `pairs`."""
+    """Whether pictures that differ in relations alone are told apart is measured too: see `pair_scores`."""
     probes: bool = False
-    """Whether it also measures more than recalls: see `probe`."""
+    """Whether it also measures more than recalls: see `probes`."""
     follows_losses: bool = False
     """Whether it also records losses and multipliers in training, see `watching`."""
     world: str = SCENES
@@ -242,7 +237,7 @@ def title_of(trainings: Sequence[Training]) -> tuple[str, str]:
 
 def read_asset(path: Path, kind: Any) -> Any:
     """Read a YAML file whose content must be of a given type; a ValueError says where it is not."""
-    return _checked(path.name, read_text(path), kind)
+    return _checked(path.name, read_bytes(path), kind)
 
 
 @functools.lru_cache(maxsize=8)  # parsing YAML is slow, and every page asks for all claims

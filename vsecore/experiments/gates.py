@@ -189,7 +189,7 @@ def _above_again(losses: Sequence[float], multipliers: Sequence[float], bound: f
 
 
 def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
-    return [statistics.mean(epoch) for epoch in zip(*curves, strict=True)]
+    return [statistics.mean(epoch) for epoch in zip(*curves, strict=False)]  # as far as all go
 
 
 def _before_last_third(curve: Sequence[float]) -> int:

@@ -77,7 +77,7 @@ def printed_difference(claim: Claim) -> tuple[float, str] | None:
     if not sums:
         return None
     pictures = _fullest(sums)
-    return sums[pictures][claim.system] - sums[pictures][claim.against], TEST_PICTURES[pictures]
+    return sums[pictures][claim.system] - sums[pictures][claim.against], TEST_PICTURES.get(pictures, "")
 
 
 def _pictures_of(data: str, pictures: int) -> str:

@@ -59,7 +59,7 @@ class Trained:
     scores: Tensor
     """Similarities on the test split, (Ni, Nc)."""
     pairs: list[Tensor]
-    """Similarities of pairs, (P, 2, 2, C), see `pairs`; []: not asked for."""
+    """Similarities of pairs, (P, 2, 2, C), see `pair_scores`; []: not asked for."""
     metrics: dict[str, float]
     """What is measured beside its recalls."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from vsecore.data.files import cache_folder, expanded, read_json, read_text, write_json
+from vsecore.data.files import cache_folder, expanded, read_bytes, read_json, write_json
 from vsecore.recipes.recipe import PARTS, Recipe, parts_of
 
 NAMED = "parts.json"
@@ -39,7 +39,7 @@ def load_parts(path: str | Path) -> PartsFile:
     A file that has run in this process does not run again.
     """
     path = expanded(path).resolve()
-    content = read_text(path)
+    content = read_bytes(path)
     own = PartsFile(path.name, hashlib.sha256(content).hexdigest())
     if own not in _LOADED.values():
         before = _known()
@@ -80,7 +80,7 @@ def find_parts(folder: Path, wanted: Sequence[PartsFile]) -> None:
         if not place or not Path(place).is_file():
             gone = f", which was {place}" if place else ""
             raise ValueError(f"{folder} was trained with parts of its own, {own.file}{gone}: {_remedy(own)}")
-        if hashlib.sha256(read_text(place)).hexdigest() != own.sha256:
+        if hashlib.sha256(read_bytes(place)).hexdigest() != own.sha256:
             raise ValueError(f"{place} has changed since {folder} was trained with it: {_remedy(own)}")
         load_parts(place)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from vsecore.data.files import expanded, read_text
+from vsecore.data.files import expanded, read_bytes
 from vsecore.recipes.plain import with_short_parts
 from vsecore.recipes.recipe import Recipe, parts_of
 
@@ -49,7 +49,7 @@ def read_recipe_file(path: str | Path, get: Get) -> Recipe:
     """
     path = expanded(path)
     try:
-        content = yaml.load(read_text(path), _Plain)
+        content = yaml.load(read_bytes(path), _Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path} cannot be read as YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):

@@ -7,7 +7,7 @@ the same vector.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,14 @@ import torch
 
 from vsecore.data.annotations import read_annotations
 from vsecore.data.copies import copies
-from vsecore.data.files import expanded
+from vsecore.data.files import expanded, write_json
 from vsecore.data.karpathy import CaptionSplit, find_unreadable, from_files, load_karpathy
 from vsecore.data.known_words import words_report
 from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.recipes import Recipe, get
-from vsecore.retriever import keep_source
+from vsecore.retriever import SOURCE_FILE
 from vsecore.scoring import encode
 from vsecore.search.engine import Engine
 from vsecore.training import Event, Run, evaluate_split, fit, load_run
@@ -116,7 +116,7 @@ def tune(
     run = fit(recipe, data, folder=folder, resume=resume, callback=after_epoch, **options)
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
-        keep_source(engine.source, folder)
+        write_json(Path(folder) / SOURCE_FILE, asdict(engine.source), indent=1)
     tell(f"after: {_quality_of(run.model, data.test, tokenizer)}")
     return run
 

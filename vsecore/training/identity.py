@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from vsecore.arguments import Count, Whole
+from vsecore.data.files import read_bytes
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
@@ -129,7 +130,7 @@ def digest_beside(folder: Path, identity: Mapping[str, Any]) -> str:
     content = [recipe.name, recipe.source, recipe.hash(), identity["data"], identity["seed"]]
     found = hashlib.sha256(json.dumps([*content, identity["precision"]], sort_keys=True).encode())
     for path in sorted(path for name in ENCODERS for path in (folder / name).glob("[!.]*")):
-        found.update(_read(path))
+        found.update(read_bytes(path))
     return found.hexdigest()
 
 
@@ -138,7 +139,7 @@ def tokenizer_digest(tokenizer: Tokenizer, kept: Path | None = None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
         paths = sorted(Path(folder).iterdir())
-        return digest(b"".join(_read((kept or path.parent) / path.name) for path in paths))
+        return digest(b"".join(read_bytes((kept or path.parent) / path.name) for path in paths))
 
 
 def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, Any]) -> None:
@@ -150,12 +151,6 @@ def check_tokenizer(folder: Path, tokenizer: Tokenizer, identity: Mapping[str, A
 def digest(content: bytes) -> str:
     """Return twelve hexadecimal digits that change with the content."""
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-def _read(path: Path) -> bytes:
-    if not path.is_file():  # reading a pipe would wait for its other end
-        raise FileNotFoundError(f"no file {path}: copy the run's whole folder again")
-    return path.read_bytes()
 
 
 def compare(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

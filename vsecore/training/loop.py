@@ -146,13 +146,11 @@ class _Training:
         self.last_rate = self.rate
         self.meter = LossMeter(state.loss_sums, self.accelerator.device)
         self.system.train()
-        hidden: dict[str, Any] = {} if self.accelerator.is_local_main_process else {"disable": True}
         bar = progress(
             initial=state.batch,
             total=self.steps_an_epoch,
             desc=f"epoch {state.epoch + 1}/{self.recipe.training.epochs}",
             unit="step",
-            **hidden,
         )
         batches = iter(self.batches.of_epoch(state.epoch, start=state.batch))
         asked = time.perf_counter()
