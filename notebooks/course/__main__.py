@@ -40,9 +40,9 @@ def course(
     from coursebook.build import build_book
 
     # It refuses a wrong parameter now, not after the first notebook.
-    begin(tier, data, data_root, seed)
+    lesson = begin(tier, data, data_root, seed)
     executed = paths.ROOT / "build" / "notebooks"
-    root = str(Path(data_root).resolve()) if data_root else ""
+    root = str(lesson.data_root.resolve()) if lesson.data_root else ""
     parameters = {"tier": tier, "data": data, "data_root": root, "seed": seed}
     chosen = batch.notebooks(notebooks or ())
     at_once = 1 if tier == "full" else 2

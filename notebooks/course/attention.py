@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,9 +23,7 @@ from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
 from vsecore.scoring import evaluating
-
-if TYPE_CHECKING:
-    from vsecore.training import Run
+from vsecore.training import Run
 
 MOST_WORDS = 15
 """More small maps than this are too small to be read."""

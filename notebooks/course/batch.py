@@ -28,20 +28,17 @@ from vsecore.threads import one_thread, whole_machine
 
 RESULTS = "results"
 """The tag of cells that draw from records."""
+TEXTS = "text/[0-9][0-9]_*.py"
+"""The texts that the notebooks are made from."""
 
 
 class CourseError(ChildProcessError):
     """A notebook or the book failed; the message says which, and where to look."""
 
 
-def notebooks(names: Iterable[str] = ()) -> list[Path]:
+def notebooks(names: Iterable[str] = (), files: str = "[0-9][0-9]_*.ipynb") -> list[Path]:
     """List the stored notebooks in reading order, or those whose names begin with one of `names`."""
-    return _fitting(sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")), names)
-
-
-def _fitting(paths: list[Path], names: Iterable[str]) -> list[Path]:
-    """Return the paths whose names begin with one of `names`, or all if there are no names."""
-    chosen: list[Path] = []
+    paths, chosen = sorted((ROOT / "notebooks").glob(files)), list[Path]()
     for name in names:
         fitting = [path for path in paths if path.stem.startswith(name)]
         if not fitting:
@@ -93,11 +90,11 @@ def run(
         seconds, megabytes = _execute(command, output, environment, at_once == 1 and sys.stderr.isatty())
         tell(f"  {path.stem}: {seconds:.0f} s, {megabytes:.0f} MB")
 
-    # The longest first: started last, it would still run when the others are done.
+    # Side by side, the longest first: started last, it would still run when the others are done.
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
     with ThreadPoolExecutor(at_once) as pool, _ending_with_us():
-        order = sorted(paths, key=lambda path: costs.get(path.stem, 0.0), reverse=at_once > 1)
-        begun = [pool.submit(run_one, path) for path in order]
+        slowest_first = sorted(paths, key=lambda path: -costs.get(path.stem, 0.0))
+        begun = [pool.submit(run_one, path) for path in (slowest_first if at_once > 1 else paths)]
         try:
             for one in begun:
                 one.result()
@@ -112,7 +109,7 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
     With `cost`, which wants a quiet machine, also record each notebook's time and memory, which its card must
     match. If a cell fails, the stored notebook is as it was.
     """
-    for text in _texts(names):
+    for text in notebooks(names, TEXTS):
         output = ROOT / "build" / "refresh" / f"{text.stem}.ipynb"
         output.parent.mkdir(parents=True, exist_ok=True)
         tell(f"running {text.stem}")
@@ -146,7 +143,7 @@ def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -
         CourseError: a notebook's other cells have new code, and must be run.
     """
     os.environ.update(one_thread(os.environ) | {"VSECORE_BATCH": "1"})  # the kernels get it
-    for text in _texts(names):
+    for text in notebooks(names, TEXTS):
         stored = nbformat.read(ROOT / "notebooks" / f"{text.stem}.ipynb", as_version=4)
         laid = jupytext.read(text)
         ran, kept = ([one for one in _code(book) if not _is_result(one)] for book in (stored, laid))
@@ -189,10 +186,6 @@ def _code(notebook: Any) -> list[Any]:
 
 def _is_result(cell: Any) -> bool:
     return RESULTS in cell.metadata.get("tags", ())
-
-
-def _texts(names: Iterable[str]) -> list[Path]:
-    return _fitting(sorted((ROOT / "notebooks" / "text").glob("[0-9][0-9]_*.py")), names)
 
 
 def _store(name: str, notebook: dict[str, Any]) -> bool:

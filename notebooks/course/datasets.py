@@ -35,8 +35,8 @@ def open_dataset(
     """Open a dataset with features of its pictures, "grid", "region" or "patch".
 
     The scenes are generated, once, and kept in the cache. Photographs are read from a folder of extracted
-    features; for a folder of pictures and captions, features are extracted once and kept in the cache. Each
-    opening checks all pictures and features, and extracts those of changed pictures again.
+    features; for a folder of pictures and captions, features are extracted once and kept in the cache. If
+    captions, weights or the size of a picture's file have changed, all are extracted again.
 
     Args:
         name: one of `DatasetName`.
@@ -55,7 +55,6 @@ def open_dataset(
         return scenes.load(**sizes, features=features)
     if root is None:
         raise ValueError(f"root is missing: name the folder of {name}")
-    root = Path(root).expanduser()
     if features == "region" and has_regions(root):
         root /= REGIONS
     dataset = (

@@ -18,14 +18,7 @@ import torch
 from pydantic import Field
 
 from course.attention import Seen
-from course.datasets import (
-    DatasetName,
-    Sizes,
-    has_regions,
-    open_dataset,
-    picture_files,
-    region_boxes,
-)
+from course.datasets import DatasetName, Sizes, has_regions, open_dataset, picture_files, region_boxes
 from course.meanings import why_unread
 from vsecore import scenes, threads
 from vsecore.arguments import checked

@@ -26,10 +26,7 @@ ROWS: dict[str, dict[str, tuple[str, str]]] = {
         "VSRN": ("cross_attention", "VSRN"),
     },
     "09": {"AOQ: VSRN and AdapOffQuin": ("one_protocol", "AOQ")},
-    "11": {
-        "VSE∞": ("one_protocol", "VSE∞"),
-        "2AD: AdPool and AdOpt": ("2ad_systems", "VSE+2AD"),
-    },
+    "11": {"VSE∞": ("one_protocol", "VSE∞"), "2AD: AdPool and AdOpt": ("2ad_systems", "VSE+2AD")},
     "12": {
         "2AD, regions and grid": ("2ad_ensembles", "RG"),
         "2AD, regions, grid and patches": ("2ad_ensembles", "RGP"),

@@ -1,4 +1,4 @@
-"""What came out for each paper, and its claims in a table: what notebooks and evidence pages share."""
+"""What came out for each paper, and its claims in words: for the evidence pages."""
 
 import statistics
 from collections.abc import Mapping, Sequence

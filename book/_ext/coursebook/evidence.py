@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import matplotlib.pyplot as plt
-from jinja2 import Template
+from jinja2 import StrictUndefined, Template
 
 from course import dots
 from course.plots import house_style
@@ -33,15 +33,7 @@ from vsecore.experiments import (
 from vsecore.experiments.claims import LOSS_MARGIN, MARGIN
 from vsecore.experiments.experiment import BY_WORK
 from vsecore.experiments.gates import LEVELLED, SEEDS, SEEDS_ELSEWHERE
-from vsecore.experiments.measures import (
-    GRADED,
-    LOG_VARIANCES,
-    PAIRS,
-    PROBES,
-    SIDES,
-    alone,
-    without,
-)
+from vsecore.experiments.measures import GRADED, LOG_VARIANCES, PAIRS, PROBES, SIDES, alone, without
 from vsecore.experiments.references import ORACLE, SHARES
 from vsecore.experiments.tuning import FIRST
 from vsecore.experiments.verdicts import Judgement
@@ -116,7 +108,8 @@ def page(work: str, kept: Path, figures: Path) -> str:
 
 
 def _template(name: str) -> Template:
-    return Template((ROOT / "book" / "evidence" / name).read_text(encoding="utf-8"))
+    text = (ROOT / "book" / "evidence" / name).read_text(encoding="utf-8")
+    return Template(text, undefined=StrictUndefined)
 
 
 def verdict_counts(outcomes: Mapping[str, Sequence[Outcome]]) -> str:

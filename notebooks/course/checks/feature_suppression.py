@@ -67,8 +67,7 @@ RELIANCE = {
 
 
 def probe(z, said, alpha=1.0):
-    z, said = z - z.mean(0, keepdim=True), said - said.mean(0, keepdim=True)
-    return torch.linalg.inv(z.T @ z + alpha * torch.eye(z.shape[1])) @ z.T @ said
+    return solved(z - z.mean(0), said - said.mean(0), alpha * torch.eye(z.shape[1]))
 
 
 def captions(rows=40, alpha=1.0):

@@ -14,10 +14,6 @@ def chance(top, among, drawn):
     return 1 - math.comb(among - top, drawn) / math.comb(among, drawn)
 
 
-def draw(top=3, among=10, drawn=4):
-    return top, among, drawn
-
-
 CHANCE = {
     "Return one number, a chance between 0 and 1.": holds(
         lambda answer: 0 <= float(answer(3, 10, 4)) <= 1, wrong=[lambda *given: 7]
@@ -203,7 +199,13 @@ BREAK = {
 
 EXERCISES = {
     "08.place": predict("Where does it stand?", 3, "16", "156", "1,560", "7,800"),
-    "08.chance": code("The chance of a top hundred", 12, CHANCE, chance, draw),
+    "08.chance": code(
+        "The chance of a top hundred",
+        12,
+        CHANCE,
+        chance,
+        lambda top=3, among=10, drawn=4: (top, among, drawn),
+    ),
     "08.own": code("Hide what belongs to a picture", 6, OWN, hide_own, block, difficulty="easy"),
     "08.merge": code("Merge a block into the running best", 12, MERGE, merge, running),
     "08.mine": code("Both directions from one pass", 12, MINE, mine, world),

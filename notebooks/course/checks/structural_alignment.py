@@ -43,12 +43,13 @@ POOL = {
 }
 
 
+def unscaled(p, q, caption, picture, margin=0.2):
+    own, *others = ((a * b).sum(-1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))  # (B, P) each
+    return torch.stack([margin + other - own for other in others]).relu().sum()
+
+
 def pool_loss(p, q, caption, picture, margin=0.2):
-    p, q = normalize(p, dim=-1), normalize(q, dim=-1)  # (B, P, D)
-    own = (p * q).sum(-1)  # (B, P)
-    to_caption = (margin + (p * q[caption]).sum(-1) - own).relu()  # (B, P)
-    to_picture = (margin + (p[picture] * q).sum(-1) - own).relu()  # (B, P)
-    return (to_caption + to_picture).sum()
+    return unscaled(normalize(p, dim=-1), normalize(q, dim=-1), caption, picture, margin)
 
 
 def pools(pairs=5, each=3, margin=0.2, perfect=False):
@@ -63,15 +64,9 @@ def pools(pairs=5, each=3, margin=0.2, perfect=False):
     return 2 * p, 3 * q, torch.arange(pairs).roll(-1), torch.arange(pairs).roll(-2), margin
 
 
-def unscaled(p, q, caption, picture, margin):
-    own, *others = ((a * b).sum(-1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))  # (B, P) each
-    return torch.stack([margin + other - own for other in others]).relu().sum()
-
-
 def joined_before(p, q, caption, picture, margin):
-    p, q = normalize(p, dim=-1), normalize(q, dim=-1)
-    own, *others = ((a * b).sum(-1).mean(1) for a, b in ((p, q), (p, q[caption]), (p[picture], q)))
-    return torch.stack([margin + other - own for other in others]).relu().sum()
+    p, q = (normalize(one, dim=-1).flatten(1) for one in (p, q))  # (B, P D)
+    return unscaled(p / (p**2).sum(1, keepdim=True), q, caption, picture, margin)  # the mean of P cosines
 
 
 def own_hardest(p, q, caption, picture, margin):

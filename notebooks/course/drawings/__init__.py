@@ -1,4 +1,4 @@
-"""What the notebooks draw: the whole system here, and one module for each notebook's own figures."""
+"""What the notebooks draw: the whole system here, and their own figures in a module for each subject."""
 
 from collections.abc import Iterable
 
