@@ -494,7 +494,7 @@ lesson.finding("the mean weight stays near β", away < 0.3)
 # The loss wants pairs above offline negatives, and these above online ones. Here are the three similarities of the training pairs: look
 # whether the filled curve, that of the pairs, moves to the right of the other two.
 
-# %% tags=["hide-input"]
+# %%
 shown = {"random weights": "random weights", "first round": "after the first round"}
 shown |= {"second, AdapOffQuin": "after the second, AdapOffQuin"}
 draw.hierarchy({title: [one.numpy() for one in similar[name]] for name, title in shown.items()})
@@ -658,7 +658,7 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # hard. Lists of 25 captions and 5 pictures have a fair length: a draw from them stands at place 13. We trained with both, from five seeds
 # (OffTri with short lists from one only). Each dot is one seed's gain on 1,000 test pictures.
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 rows = {
     f"{loss}, lists of {h}": draw.gaps(loss, h, 0.004)
     for h in (300, 25)
@@ -666,6 +666,8 @@ rows = {
 }
 rows = {name: each for name, each in rows.items() if each}  # what has been trained
 draw.gains(rows)
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 off_tris, off_quins, adaptive, *fair = map(np.mean, rows.values())
 all_gain = min(rows["AdapOffQuin, lists of 300"]) > 0
 lesson.outcome("AdapOffQuin gains 3, with each seed", all_gain and 2.5 < adaptive < 3.5)
@@ -730,6 +732,8 @@ for world, (ours, theirs), means in (
     lesson.outcome("with each of five seeds", len(gains[0]) == 5 and np.min(gains) > 0)
     if world == "offline_losses":
         lesson.outcome("49 % are true", round(dots.mean(arms[ours], kinds[0])) == 49)
+
+# %% tags=["results", "nbval-ignore-output"]
 course.scoreboard("09")
 
 # %% [markdown]

@@ -566,14 +566,16 @@ plots.show(
 # [Pooling](10_pooling.ipynb)). Two others are DivE with two slots, and DivE with a fifth of the words and
 # regions left out in training, as in the paper. Learning rates were chosen on the development split.
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE∞": "VSE∞", "VSE++": "VSE++"}
 arms = {title: ("set_similarities", arm) for title, arm in arms.items()}
 arms["DivE, two slots"] = ("set_sizes", "K = 2")
 arms["DivE, a fifth left out"] = ("set_parts", "a fifth left out")
 studied = experiments.side_by_side(arms, "scenes")
-dive, one_slot, learned_pool, one_vector, two_slots, left_out = studied.values()
 dots.show(studied)
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
+dive, one_slot, learned_pool, one_vector, two_slots, left_out = studied.values()
 ahead, low, high = dots.gap(dive, one_vector)
 lesson.outcome("DivE is 24 above VSE++", 20 < low < 23 < ahead < 25 < high < 28)
 to_one, low, high = dots.gap(dive, one_slot)
@@ -631,13 +633,15 @@ lesson.outcome(
 #
 # DivE was also trained with other similarities, and with PIE-Net or a Transformer's queries in place of slots:
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 arms = {"Chamfer": "Chamfer", "match probability": "MP", "MIL": "MIL"}
 arms |= {"PIE-Net": "PIE-Net", "a Transformer": "Transformer"}
 arms = {f"with {name}": ("set_similarities", arm) for name, arm in arms.items()}
 arms["with α = 1"] = ("set_sizes", "α = 1")
 arms = {"DivE": dive} | experiments.side_by_side(arms, "scenes")
 dots.show(arms)
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 _, chamfer, probability, mil, pie_net, transformer, soft = arms.values()
 over, *by_truth = (np.array(dots.gaps(dive, probability, way)) for way in ways)  # (seeds,)
 lesson.outcome("by 1 to 6", 1 < over.min() < 1.5 and 5.5 < over.max() < 6.5)
@@ -667,6 +671,13 @@ lesson.outcome("30 and 200 times", 25 < np.exp(logs[0]) < 35 and 180 < np.exp(lo
 # the other side keeps all four; it also leaves out the weakest vector of the pictures. We keep each alone, and leave out each,
 # in our five trainings:
 
+# %% tags=["results", "nbval-ignore-output"]
+plots.show(
+    slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
+    alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
+    "each with a dot for each training. All but five lie above VSE++, most near the whole set. The five are single vectors of pictures, one in each training.",
+)
+
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 alone, without = (
     {
@@ -676,11 +687,6 @@ alone, without = (
         for side in ("pictures", "texts")  # (K, seeds) each
     }
     for way in ("only", "without")
-)
-plots.show(
-    slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
-    alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
-    "each with a dot for each training. All but five lie above VSE++, most near the whole set. The five are single vectors of pictures, one in each training.",
 )
 weakest = alone["pictures"].min(0)  # (seeds,)
 lesson.outcome(
@@ -715,6 +721,8 @@ lesson.outcome("without the global feature, 18 or 8", costs == [18, 8])
 board = course.standings.found("14")
 to_text = {name: dots.mean(arm, "i2t_map_at_r") for name, arm in board.items()}
 lesson.outcome("PCME leads to text", max(to_text, key=to_text.get) == "PCME")
+
+# %% tags=["results", "nbval-ignore-output"]
 course.scoreboard("14")
 
 # %% [markdown]

@@ -405,7 +405,7 @@ lesson.finding("the constraint does not lead by far yet", of_constraint < of_dua
 your_guess = "0.2"  # your part: one of the three
 check("16.bounds", your_guess)
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 arms = {"BL": ("latent_targets", "BL"), "dual": ("latent_targets", "BL + LTD, dual")}
 arms |= {f"η = {bound}": ("latent_bounds", f"η = {bound}") for bound in (0.05, 0.2)}
 arms["η = 0.2, fast λ"] = ("latent_bounds", "η = 0.2, fast multiplier")
@@ -419,6 +419,8 @@ plots.show(
     "loss of 0.2 falls below its bound in the third epoch and stays far below; with the fast multiplier it falls as low and comes back almost to the bound; that of 0.05 never reaches "
     "its bound; that of dual falls to 0.14. The contrastive loss ends highest for 0.05 and lowest for 0.2, above all with the fast multiplier, with BL and dual close together between them.",
 )
+
+# %% tags=["hide-input", "results", "nbval-ignore-output"]
 _, λ, rec, contrast = tracks.values()
 slow, loss = λ["η = 0.2"], rec["η = 0.2"]
 lesson.outcome(
@@ -570,7 +572,7 @@ lesson.outcome("BL at half the rate", np.round(slowly, 1).tolist() == [91.3, 450
 # On the course's scoreboard, InfoNCE with this simple pooling has the lowest rsum of all but ridge regression, and even with a target it
 # overtakes none. By mAP@R to text, however, the constraint passes several:
 
-# %% tags=["hide-input", "results", "nbval-ignore-output"]
+# %% tags=["results", "nbval-ignore-output"]
 course.scoreboard("16")
 
 # %% [markdown]
