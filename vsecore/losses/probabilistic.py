@@ -76,7 +76,7 @@ class SoftContrastive(Loss):
     Both directions, picture to caption and back, are the same sum, so it counts twice, as in the released
     code. That code takes e^x / (e^x + e^−x) for the sigmoid and starts at 15 and 15; this is σ(2x), and so we
     start at 30 and 30. It also draws points with e^s as the standard deviation, but its divergence takes e^s
-    as the variance; here it is the variance in both. And its divergence takes the mean of the drawn points for
+    as the variance; here it is the variance in both. Its divergence takes the mean of the drawn points for
     the Gaussian's own.
 
     Args:
