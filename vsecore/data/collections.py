@@ -15,11 +15,11 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vsecore import __version__
 from vsecore.data import files
 from vsecore.data.annotations import inside
 from vsecore.data.karpathy import missing_pictures
@@ -181,7 +181,7 @@ def download(address: str, path: Path, *, begins: bytes = b"") -> None:
 def _receive(address: str, part: Path, begins: bytes, bar: Any) -> None:
     """Make one attempt: ask for what is missing, and write what comes."""
     have = _size(part)
-    headers = {"User-Agent": f"vsecore/{__version__}", "Accept-Encoding": "identity"}
+    headers = {"User-Agent": f"vsecore/{version('vsecore')}", "Accept-Encoding": "identity"}
     if have:
         headers["Range"] = f"bytes={have}-"
     with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=TIMEOUT) as answer:
