@@ -22,7 +22,6 @@ from vsecore.losses import (
     triplet,
     uniformity,
 )
-from vsecore.losses.adaptive_optimization import _hardest
 
 RULES = ["released", "printed"]
 
@@ -236,11 +235,3 @@ def test_a_positive_is_never_a_negative_however_low_the_others_score():
     assert (gradient.diagonal() < 0).all()
     expected = adopt_by_loop(scores.detach(), torch.eye(4), adopt_k(scores, "printed"))
     assert loss.item() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("dim", [0, 1])
-def test_the_hardest_are_the_same_wherever_their_number_is_known(dim):
-    scores, k = batch(0, 6, 6)[0], 3
-    known, on_device = (_hardest(scores, dim, number) for number in (k, torch.tensor(k)))
-    torch.testing.assert_close(known.sort(dim, descending=True).values, on_device.narrow(dim, 0, k))
-    assert (on_device.narrow(dim, k, 6 - k) == -math.inf).all()

@@ -137,12 +137,11 @@ def adopt(
     """
     kept = negatives_kept(scores, rule, positives) if negatives is None else negatives
     scores, positives = check_pairs(scores, positives)
-    if isinstance(kept, Tensor) and kept.device.type == "cpu" and not torch.compiler.is_compiling():
-        kept = int(kept)  # nobody waits for it here, and finding K values takes less time than sorting all
     others = torch.where(positives, -torch.inf, scores)  # (B, C)
     cost = torch.zeros_like(scores)
     for dim in (1, 0):  # the captions of each picture, then the pictures of each caption
-        hardest = _hardest(others, dim, kept)  # (B, K) or (K, C)
+        place = torch.arange(others.shape[dim], device=others.device).unsqueeze(1 - dim)  # (1, C) or (B, 1)
+        hardest = torch.where(place < kept, others.sort(dim, descending=True).values, -torch.inf)  # (B, C)
         wrong = ((hardest + margin) / temperature).logsumexp(dim, keepdim=True)  # (B, 1) or (1, C)
         gap = scores / temperature - wrong  # (B, C)   log of e^s⁺ over the sum of the negatives
         if positive_in_denominator:
@@ -171,13 +170,3 @@ class AdOpt(Loss):
 
     def forward(self, step: Step) -> Tensor:
         return adopt(step.scores, positives=step.partners(self.siblings_are_negatives), **self.options)
-
-
-def _hardest(others: Tensor, dim: int, kept: Tensor | int) -> Tensor:
-    """The K largest along an axis, in any order; where K is on a device, the others as -inf behind them."""
-    if isinstance(kept, int):
-        return others.topk(min(kept, others.shape[dim]), dim=dim, sorted=False).values
-    ordered = others.sort(dim=dim, descending=True).values
-    place = torch.arange(others.shape[dim], device=others.device)
-    place = place if dim == 1 else place.unsqueeze(1)
-    return torch.where(place < kept, ordered, -torch.inf)

@@ -88,6 +88,7 @@ class Search:
         A product of matrices keeps all threads busy, but what is done with its numbers keeps only one. When a
         thread fails, or the user interrupts, the others stop after their block of captions.
         """
+        self._stopped.clear()
         workers, threads = len(tops), torch.get_num_threads()
         if workers == 1:  # in this thread, with its device and its stream
             self._compare(tops[0], 0)

@@ -110,16 +110,20 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def with_short_parts(content: Any) -> Any:
-    """Return plain data with each part written as its name and what differs from a part without options."""
+def with_short_parts(content: Any, by_name: bool = False) -> Any:
+    """Return plain data with each part written as its name and what differs from a part without options.
+
+    A part that is nothing else is a dictionary with its name, or the name itself.
+    """
     if isinstance(content, list):
-        return [with_short_parts(one) for one in content]
+        return [with_short_parts(one, by_name) for one in content]
     if not isinstance(content, dict):
         return content
     if content.keys() == {"name", "options", "weight"}:
         plain = {"options": {}, "weight": 1.0}
-        return {key: value for key, value in content.items() if value != plain.get(key)}
-    return {key: with_short_parts(value) for key, value in content.items()}
+        short = {key: value for key, value in content.items() if value != plain.get(key)}
+        return short["name"] if by_name and len(short) == 1 else short
+    return {key: with_short_parts(value, by_name) for key, value in content.items()}
 
 
 def differences(content: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:

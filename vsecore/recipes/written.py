@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from vsecore.data.files import expanded, read_bytes
-from vsecore.recipes.plain import with_short_parts
+from vsecore.recipes.plain import as_json, with_short_parts
 from vsecore.recipes.recipe import Recipe, parts_of
 
 ENDINGS = (".yaml", ".yml")
@@ -80,15 +80,6 @@ def written(recipe: Recipe) -> str:
         for option, one in registry.options(part["name"]).items():
             if one.default is not inspect.Parameter.empty:
                 part["options"].setdefault(option, one.default)
-    return yaml.safe_dump(_short(with_short_parts(content)), sort_keys=False, allow_unicode=True, width=100)
-
-
-def _short(content: Any) -> Any:
-    """Write each part as its name alone if it has nothing else, and tuples as lists."""
-    if isinstance(content, list | tuple):
-        return [_short(one) for one in content]
-    if not isinstance(content, Mapping):
-        return content
-    if content.keys() == {"name"}:
-        return content["name"]
-    return {key: _short(value) for key, value in content.items()}
+    return yaml.safe_dump(
+        with_short_parts(as_json(content), by_name=True), sort_keys=False, allow_unicode=True, width=100
+    )

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vsecore.arguments import Shape, checked
 from vsecore.embedding import Embedding, unit
-from vsecore.masking import promoted, without_padding
+from vsecore.masking import promoted, real_first, without_padding
 from vsecore.similarity.base import check_rows
 
 
@@ -164,23 +164,12 @@ def by_length(side: Fragments) -> tuple[list[Fragments], Tensor | None]:
     if mask is None or mask.device.type != "cpu" or not len(x):
         return [side], None
     lengths, order = mask.sum(1).sort(stable=True)  # (R,) each
-    real = (~mask).to(torch.uint8).argsort(dim=1, stable=True)  # (R, N)   real elements before padding
-    groups, start = [], 0
-    counts = lengths.tolist()
-    for stop in range(1, len(counts) + 1):
-        longest = counts[stop - 1]
-        ends = stop == len(counts) or (
-            counts[stop] > longest and (stop - start) * longest * x.shape[2] >= GROUP
-        )
-        if ends:
-            chosen = order[start:stop]
-            groups.append((chosen, real[chosen, :longest]))  # (r,), (r, longest)
+    packed = real_first(x, mask)[order]  # (R, N, D)   real elements before padding
+    sides, start, counts = [], 0, lengths.tolist()
+    for stop, longest in enumerate(counts, start=1):
+        if stop == len(counts) or (counts[stop] > longest and (stop - start) * longest * x.shape[2] >= GROUP):
+            kept = torch.arange(longest) < lengths[start:stop, None]  # (r, longest)
+            part = packed[start:stop, :longest]
+            sides.append(Fragments(part, None if bool(kept.all()) else kept))
             start = stop
-    places = [(rows.unsqueeze(1) * x.shape[1] + columns).flatten() for rows, columns in groups]
-    packed = x.flatten(0, 1).index_select(0, torch.cat(places)).split([len(place) for place in places])
-    sides = []
-    for (rows, columns), part in zip(groups, packed, strict=True):
-        kept = mask[rows].gather(1, columns)  # (r, longest)
-        whole = bool(kept.all())
-        sides.append(Fragments(part.view(*columns.shape, -1), None if whole else kept))
     return sides, order.argsort()
