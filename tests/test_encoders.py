@@ -17,6 +17,7 @@ from vsecore.encoders import (
     RegionEncoder,
     WindowEncoder,
 )
+from vsecore.encoders.reasoning import TransformerReasoner
 from vsecore.normalisation import ElementNorm
 from vsecore.pooling import GRUPool, Seq2SeqPool
 
@@ -194,6 +195,8 @@ def test_what_is_dropped_is_dropped_in_training_alone():
         (RegionEncoder(6, 64, drop=0.5), regions),
         (window(drop=0.5), TOKENS),
         (CaptionTransformer(9, 16, 64, layers=0, positions=False, word_drop=0.5), words),
+        (CaptionTransformer(9, 16, 64, heads=2, drop=0.5), words),
+        (TransformerReasoner(6, heads=2, drop=0.5), regions),
     ):
         assert not torch.equal(encoder(x)[0], encoder(x)[0])
         encoder.eval()

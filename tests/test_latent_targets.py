@@ -49,6 +49,16 @@ def test_the_multiplier_takes_the_steps_of_torchs_sgd(projected, momentum, dampe
     assert min(found) == 0 and max(found) == 2, "both limits are met, or the test would say little"
 
 
+def test_the_multiplier_is_the_papers_unless_it_is_told_otherwise():
+    said = {"initial": 1.0, "lr": 5e-3, "momentum": 0.9, "dampening": 0.9, "maximum": 100.0}
+    losses = [400.0] * 40 + [0.0] * 400
+    found = path(losses, bound=0.5)
+    assert found == path(losses, bound=0.5, projected=True, **said) and max(found) == 100
+    assert (
+        LatentTarget(bound=0.5, projected=False, dim=4, target_dim=3).constraint.multiplier.projected is False
+    )
+
+
 def test_a_constraint_uses_its_multiplier_then_moves_it_and_only_in_training():
     constraint, rec = Constraint(0.25), torch.tensor(0.5)
     assert constraint(rec) == 1 and constraint.reconstruction == 0.5
@@ -132,6 +142,11 @@ def test_each_caption_predicts_its_own_target_or_words_and_its_tower_learns(kind
     loss.backward()
     assert step.v.vectors.grad is None, "no picture is decoded"
     assert step.t.vectors.grad.ne(0).any(1).all(), "every caption's tower learns"
+
+
+def test_a_projected_pool_has_two_layers_and_a_relu():
+    pool, x = ProjectedPool(8), torch.randn(3, 5, 8)
+    torch.testing.assert_close(pool(x), pool.out(pool.hidden(x.mean(1)).relu()))
 
 
 @pytest.mark.parametrize("pool", [ProjectedPool, GRUPool])

@@ -80,6 +80,12 @@ def test_a_picture_is_evaluated_as_torchvision_cuts_its_middle(tmp_path):
     assert (red == np.array([255, 0, 0])[:, None, None]).all()
 
 
+def test_an_encoder_sees_the_middle_seven_eighths_and_cuts_as_it_is_told(weights):
+    assert PixelEncoder.sees(224) == View(224, 256, "bicubic", 0.08, True)
+    encoder = PixelEncoder(8, "resnet10t", str(weights), 32, smallest_crop=0.5, flip=False)
+    assert encoder.view == PixelEncoder.sees(32, 0.5, False) != PixelEncoder.sees(32)
+
+
 def test_cuts_keep_their_share_and_their_ratio():
     sides = np.arange(200 * 300).reshape(200, 300)
     stamped = np.stack([sides // 300, sides % 300 // 2, np.zeros_like(sides)], -1).astype(np.uint8)

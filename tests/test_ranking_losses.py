@@ -151,6 +151,14 @@ def test_the_sigmoid_loss_agrees_with_the_double_loop():
     assert float(SigmoidLoss()(step_of_scores(torch.zeros(64, 64))).detach()) == pytest.approx(10, rel=1e-3)
 
 
+def test_what_a_recipe_says_of_scale_and_bias_comes_before_what_the_towers_bring():
+    for kind in (SigmoidLoss, ScaledInfoNCE):
+        assert kind(scale=20.0, pretrained_scale=50.0).log_scale.item() == pytest.approx(math.log(20))
+        assert kind(pretrained_scale=50.0).log_scale.item() == pytest.approx(math.log(50))
+    assert SigmoidLoss(bias=0.0, pretrained_bias=-5.0).bias.item() == 0
+    ScaledInfoNCE(pretrained_scale=100.00001)  # published weights are rounded
+
+
 def test_the_scale_is_never_used_above_its_most():
     scores, loss = batch(0, columns=4)[0].float(), ScaledInfoNCE(scale=50.0, most=60.0)
     loss.log_scale.data.fill_(9.0)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn.functional import gelu
 
 from elements import batch as masked
 from elements import trained
@@ -65,7 +66,8 @@ def by_formula(module, x, mask, whole):
                 received.append(shares / shares.sum(1, keepdim=True) @ value)
             found = module.out(torch.cat(received, 1))
             summed = state + found if module.gru is None else module.gru(found, state)
-            state = summed + module.mlp(module.norm_update(summed))
+            first, *_, last = module.mlp
+            state = summed + last(gelu(first(module.norm_update(summed))))
         sets.append(module.norm_last(state) + module.norm_global(feature))  # eq. 5
     return torch.stack(sets)
 
@@ -75,6 +77,20 @@ def test_slot_attention_is_its_equations(options):
     module = trained(slots(**options))
     x, mask, whole = batch()
     torch.testing.assert_close(module(x, whole, mask), by_formula(module, x, mask, whole))
+    assert module.mlp[0].out_features == 4 * DIM and slots(expansion=2).mlp[0].out_features == 2 * DIM
+
+
+@torch.no_grad()
+def test_a_transformers_queries_are_normalised_before_each_step():
+    module = trained(TransformerSet(DIM, SLOTS, layers=1, heads=2))
+    (layer,), (x, _, whole) = module.layers, batch()
+    read, state = module.norm_local(x), module.start.expand(len(x), -1, -1)
+    own = layer.norm1(state)
+    state = state + layer.self_attn(own, own, own)[0]
+    state = state + layer.multihead_attn(layer.norm2(state), read, read)[0]
+    state = state + layer.linear2(gelu(layer.linear1(layer.norm3(state))))
+    wanted = module.norm_last(state) + module.norm_global(whole)[:, None]
+    torch.testing.assert_close(module(x, whole), wanted)
 
 
 @torch.no_grad()
@@ -152,6 +168,14 @@ def test_random_slots_are_drawn_in_training_and_stay_the_same_in_evaluation():
     assert not torch.allclose(alike[0], alike[1])  # each picture has its own
 
 
+def test_of_the_global_feature_a_part_is_left_out_in_training_alone():
+    torch.manual_seed(0)
+    pool, (x, mask, _) = build_pool("slots", DIM, **OPTIONS["slots"], global_drop=0.5).double(), batch()
+    assert not torch.equal(pool(x, mask)[0], pool(x, mask)[0])
+    pool.eval()
+    assert torch.equal(pool(x, mask)[0], pool(x, mask)[0])
+
+
 @pytest.mark.parametrize("silent", ["out", "mlp"])
 def test_of_what_slots_receive_and_of_the_hidden_layer_a_part_is_left_out_in_training(silent):
     module, plain = trained(slots(drop=0.5, iterations=1)), trained(slots(iterations=1))
@@ -202,7 +226,7 @@ def test_sines_of_two_places_agree_by_their_distance_alone():
         diagonal = products.diagonal(distance)
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
     assert (products.diagonal(1) < products.diagonal(0)[1:]).all()
-    assert sine_line(3, 5).shape == (3, 5)
+    assert sine_line(3, 5).shape == (3, 5) and sine_line(3, 4)[0].tolist() == [0, 1, 0, 1]
 
 
 def test_cells_of_a_grid_have_the_sines_of_their_row_and_column():
