@@ -135,14 +135,32 @@ FALL_OF, RETURN_OF, REACH_OF = "fall of the multiplier", "return of the multipli
         (RETURN_OF, (0.2, 0.05, 0.05, 0.12, 0.1, 0.1), (4.0, 0.0, 0.0, 0.5, 0.0, 0.0), 2.0, ""),
         (RETURN_OF, (0.2, 0.05, 0.05, 0.06, 0.1, 0.1), (4.0, 0.0, 0.0, 0.0, 0.0, 0.0), 2.0, "multiplier"),
         (RETURN_OF, (0.2, 0.12, 0.05, 0.12, 0.1, 0.1), (4.0, 3.0, 2.0, 1.0, 1.0, 1.0), 3.0, "multiplier"),
+        (RETURN_OF, (0.2, 0.12, 0.05, 0.05, 0.05, 0.05), (4.0, 0.0, 0.0, 0.0, 0.0, 0.0), 2.0, "multiplier"),
+        # One of two seeds does not meet the bound.
+        (FALL_OF, (0.1,) * 6, (4.0, 2.0, 0.2, 0.2, 0.2, 0.2), (1.0, 0.0), "bound"),
+        (
+            REACH_OF,
+            (0.4, 0.3, 0.2, 0.18, 0.17, 0.15),
+            (4.0, 1.0, 0, 0, 0, 0),
+            (4.0, 0.0),
+            "reconstruction loss",
+        ),
     ],
 )
 def test_what_still_moves_says_nothing_of_where_it_ends(about, losses, multipliers, met, gate):
-    ends = {"bound_met": met, "reconstruction_above_bound": 100 * (losses[-1] / 0.1 - 1)}
-    more = {name: {0: value, 1: value} for name, value in ends.items()}
+    above = 100 * (losses[-1] / 0.1 - 1)
+    met = dict(enumerate(met if isinstance(met, tuple) else (met, met)))
+    more = {"bound_met": met, "reconstruction_above_bound": {0: above, 1: above}}
     more |= epochs("reconstruction_in_", losses) | epochs("multiplier_after_", multipliers)
     found = [one.gate for one in gates.still_moving(arm(more=more), about)]
     assert found == ([f"{gate} of first"] if gate else [])
+
+
+@pytest.mark.parametrize(("data", "wanted"), [("scenes", 5), ("flickr8k", 3)])
+def test_scenes_need_five_seeds_and_photographs_three(data, wanted):
+    for count in (wanted - 1, wanted):
+        first = arm({seed: BETTER[seed] for seed in range(count)})
+        assert ("seeds" in shut(first, SECOND, data)) == (count < wanted)
 
 
 def test_a_loss_in_training_is_compared_at_one_learning_rate():
