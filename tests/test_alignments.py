@@ -79,6 +79,13 @@ def test_each_pair_is_scored_by_the_papers_equations():
                 torch.testing.assert_close(found[i, j], module.score(vector).sigmoid()[0])
 
 
+def test_of_a_whole_a_part_is_left_out_in_training_alone():
+    whole, (v, _) = build("graph_reasoning").caption, both("graph_reasoning", dim=6)
+    assert not torch.equal(whole(v), whole(v))
+    whole.eval()
+    assert torch.equal(whole(v), whole(v))
+
+
 def test_in_training_the_gate_is_normalised_for_each_caption_and_the_averages_move_once(monkeypatch):
     v, t = both("attention_filtration", dim=6)
     module = build("attention_filtration").eval()  # all but the gate stays as in evaluation

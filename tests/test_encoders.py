@@ -201,3 +201,10 @@ def test_what_is_dropped_is_dropped_in_training_alone():
         assert not torch.equal(encoder(x)[0], encoder(x)[0])
         encoder.eval()
         assert torch.equal(encoder(x)[0], encoder(x)[0])
+
+
+def test_words_and_positions_begin_small():
+    words = window(vocabulary_size=500).embedding.weight.abs().max()
+    assert 0.09 < words <= 0.1  # as in VSE++'s released code
+    positions = TransformerReasoner(64, heads=2, positions=100).positions
+    assert positions.std().item() == pytest.approx(0.02, rel=0.1)
