@@ -1,4 +1,4 @@
-"""README's Python runs as it is printed, and parts of one's own run only where their user has named them."""
+"""The Python that book and README print runs; parts of one's own run only where their user has named them."""
 
 import json
 import re
@@ -20,12 +20,12 @@ from vsecore.recipes import own_parts
 from vsecore.recipes.recipe import PARTS
 from vsecore.training import load_run
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text("utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+USED, EXTENDED = (ROOT / "book" / "extending.md").read_text("utf-8").split("\n## Parts of your own\n")
 
 
-def blocks(heading, language):
-    (section,) = re.findall(rf"^## {heading}\n(.*?)^## ", README, flags=re.MULTILINE | re.DOTALL)
-    return re.findall(rf"^```{language}\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ def place(tmp_path, monkeypatch):
 def test_its_python_runs_as_it_is_printed(place):
     run("train", "vsepp_grid_gru", "--data", "features/flickr30k", "--out", "runs/first", *SMALL)
     names = {}
-    for block in blocks("Use it from Python", "python"):
+    assert blocks((ROOT / "README.md").read_text("utf-8"), "python") == blocks(USED, "python")[:1]
+    for block in blocks(USED, "python"):
         exec(block, names)
     assert names["scores"].shape == (2, 2) and names["run"].recipe.image.pool.name == "gpo"
     for number, name in enumerate(("pool.jpg", "beach.jpg")):
@@ -67,11 +68,11 @@ def test_its_python_runs_as_it_is_printed(place):
 
 
 def test_its_parts_train_and_are_found_again(place, fresh):
-    python = blocks("Extend it", "python")
+    python = blocks(EXTENDED, "python")
     assert all(len(list(filter(str.strip, block.splitlines()))) < 15 for block in python)
     Path("myparts.py").write_text("\n".join(python))
-    (commands,) = blocks("Extend it", "sh")
-    for line in commands.splitlines():
+    (commands,) = blocks(EXTENDED, "sh")
+    for line in commands.replace("\\\n", "").splitlines():
         _, command, *options = shlex.split(line)
         run(command, *options, *(SMALL if command == "train" else []))
         fresh()  # the second command names no file
