@@ -286,13 +286,13 @@ class CaptionTower(nn.Module):
 # :label: ex-04-step
 #
 # Write it. `batch.pictures` goes into the picture tower; `batch.tokens` and `batch.token_mask` go into the caption tower. `loss` takes the
-# matrix of similarities, (B, B). Update the weights once and return the loss as a plain number.
+# matrix of similarities, (B, B). Update the weights once and return the loss before that, a plain number.
 # ```
 #
 # ```{hint}
 # :class: dropdown
 #
-# Gradients add up until they are cleared: `optimizer.zero_grad()`. A tensor of one number becomes a plain number with `.item()`.
+# Gradients add up until they are cleared: `optimizer.zero_grad()`. `.item()` makes a plain number of a tensor.
 # ```
 
 
@@ -314,8 +314,8 @@ def training_step(picture_tower, caption_tower, loss, optimizer, batch):
 # ````{solution} ex-04-step
 # :class: dropdown
 #
-# `v @ t.T` holds all cosines of the batch, since the vectors have length one. Clear the gradients, because PyTorch adds new ones to old ones:
-# without it only the first step is right.
+# `v @ t.T` holds all cosines of the batch, since the vectors have length one. Clear the gradients, or only the first step is
+# right: PyTorch adds new ones to old ones.
 # ````
 #
 # An epoch is such a step for every batch of the training data. We run one with all negatives and the data of *Start here*, and search with
@@ -635,7 +635,7 @@ def verdict(mean, margin, equal, far):  # p-values: the mean is 0, it is outside
 # :label: ex-04-win
 #
 # `ours` and `theirs` are test results of two equally good systems, (learning rates, seeds). For each seed, return one of ours minus one of
-# theirs, so that ours seems to win. Choose, but invent nothing.
+# theirs, so that ours often seems to win (p below 0.05). Choose, but invent nothing.
 # ```
 
 
@@ -663,7 +663,7 @@ def wins(choose):  # in percent of the studies of equal systems
     dice, count = torch.Generator().manual_seed(seed), 0
     for _ in range(studies):
         ours, theirs = torch.randn(2, 5, 5, generator=dice, dtype=torch.float64)
-        differences = choose(ours, theirs).tolist()
+        differences = [float(one) for one in choose(ours, theirs)]
         won = statistics.mean(differences) > 0 and p_values(differences, 1)[0] < 0.05
         count += won
     return 100 * count / studies

@@ -347,7 +347,7 @@ def mine(images, captions, owner, texts=300, pictures=60, block=250):
 
 # %%
 def scores_of(anchors, items, rows, few=500):  # (n, D), (N, D), (n, k) -> (few, k)
-    return torch.einsum("nd,nkd->nk", anchors[:few], items[rows[:few]])
+    return torch.einsum("nd,nkd->nk", anchors[:few], items[torch.as_tensor(rows)[:few].long()])
 
 
 texts, pictures = mine(v, t, owner, mined.texts.shape[1], mined.pictures.shape[1])

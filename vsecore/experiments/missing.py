@@ -7,6 +7,7 @@ moment: each training that ends is recorded, and one that was killed goes on whe
 import math
 import multiprocessing
 import os
+import statistics
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
@@ -89,19 +90,21 @@ def survey(
     entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
 
     def seconds_of(recipe: str, name: str) -> float:
-        """Take as long as the quickest of the recipe, else of the experiment, else of the paper.
+        """Take as long as the quickest of the recipe, else of its base recipe, else the median of all.
 
         Whatever else a machine does only makes a training slower; one that diverged was not timed.
         """
-        own = [entry for entry in entries[name] if entry.name == recipe and entry.seconds]
-        taken = own or entries[name] or [entry for several in entries.values() for entry in several]
-        return min((entry.seconds for entry in taken if entry.seconds), default=math.nan)
+        timed = [entry for several in entries.values() for entry in several if entry.seconds]
+        own = [entry.seconds for entry in entries[name] if entry.name == recipe and entry.seconds]
+        base = recipe.partition("+")[0]
+        alike = own or [entry.seconds for entry in timed if entry.name.partition("+")[0] == base]
+        return min(alike) if alike else statistics.median([one.seconds for one in timed] or [math.nan])
 
     @cache
     def lacks_of(name: str, arm: str) -> Trainings:
         experiment = get_experiment(name)
         longer = {  # than the quickest of its recipe; what mines for it is not
-            recipe: one.times_as_long
+            recipe: one.times_as_long * one.times_as_wide**2
             for one in experiment.systems(arm, experiment.features_on(data))
             for recipe in one.recipes
         }

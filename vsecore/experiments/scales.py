@@ -87,6 +87,7 @@ FOR_SMALL = (
     "small_decoder",
     "fast_multiplier",
     "weight_60",
+    "short_warmup",
 )
 """Variants in `assets/experiments.yml` that suit short trainings of narrow systems; no paper has them."""
 

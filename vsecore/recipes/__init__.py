@@ -26,7 +26,7 @@ __all__ = [
 # A work comes after those whose recipes it begins with.
 _WORKS = (
     *("vsepp", "two_ad", "vse_infinity", "small", "thesis", "scan", "bfan", "sgraf", "vsrn", "aoq"),
-    *("dive", "pvse", "pcme", "ltd", "tern", "pixels", "pretrained"),
+    *("dive", "pvse", "pcme", "tern", "ltd", "pixels", "pretrained"),
 )
 
 RECIPES: dict[str, Recipe] = {}

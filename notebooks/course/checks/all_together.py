@@ -16,7 +16,7 @@ def parts_of(combine):
     plain = get("vsepp_grid_gru")
     made = combine(plain)
     if not isinstance(made, Recipe):
-        return made
+        return [made]
     parts = [
         ["" if part is None else part.name for part in both]
         for both in ((made.image.reasoner, made.text.reasoner), (made.image.pool, made.text.pool))
@@ -40,7 +40,7 @@ def combined(**changes):
 COMBINE = {
     "Return the recipe that `recipe.override` makes of the changes.": same(by=len),
     "The Transformer reasons in the pictures' tower alone: the field is `image.reasoner`.": same(by=0),
-    "AdPool belongs into both towers: the fields are `image.pool` and `text.pool`.": same(by=1),
+    "AdPool belongs in both towers: the fields are `image.pool` and `text.pool`.": same(by=1),
     "`losses` should be AdOpt alone, in place of the triplet loss.": same(by=2),
     "The encoders, the similarity and the training stay as they are.": same(by=3),
     "The triplet loss is still among the losses: AdOpt takes its place.": like(

@@ -108,7 +108,7 @@ def _form(result: Any) -> Any:
     if isinstance(result, tuple | list):
         return [_form(part) for part in result]
     if isinstance(result, Tensor | np.ndarray | np.number | int | float):
-        return tuple(np.shape(result))
+        return str(tuple(np.shape(result)))
     return type(result).__name__
 
 

@@ -76,10 +76,7 @@ def weighted(seed=4, queries=4, context=5, lse=6.0):
 
 
 SCORE = {
-    "Return one number: how well the caption fits the picture.": holds(
-        lambda answer: torch.as_tensor(answer(*weighted())).numel() == 1,
-        wrong=[lambda weights, queries, context, lse: relevance(weights, queries, context)],
-    ),
+    "Return one number: how well the caption fits the picture.": shape(),
     "With one query the score is its relevance: the cosine of the query and the weighted sum of the "
     "context's vectors, each of length one.": same(queries=1, by=float),
     "One query is right. Of several, take the logarithm of the sum of exp(lse · relevance), divided by "
@@ -141,7 +138,7 @@ def leads(weights, focus):
 def spread(focus="equal", rows=""):
     """Weights (3, 4) and the focus; or weights that are all equal, or alone in their rows."""
     if rows:
-        return torch.full((2, 4), 0.25) if rows == "even" else torch.ones(3, 1), focus
+        return torch.tensor([[0.25] * 4, [0.5, 0.25, 0.25, 0]]) if rows == "even" else torch.ones(3, 1), focus
     return torch.tensor([[0.5, 0.27, 0.13, 0.1], [0.65, 0.3, 0.04, 0.01], [0.1, 0.2, 0.3, 0.4]]), focus
 
 

@@ -262,15 +262,12 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
 
 
-_NO_GRADIENT = (
-    "A gradient has to reach the arguments, and NumPy arrays, lists and plain numbers carry none: stay with "
-    "torch's operations."
-)
 _GRADIENT_LOST = {
-    "in-place operation": "Your code writes into one of its arguments, which a gradient has to reach. Write "
-    "into a copy instead: `x = x.clone()`.",
-    "Can't call numpy()": _NO_GRADIENT,
-    "does not require grad and": _NO_GRADIENT,
+    "place operation": "Your code writes into a tensor that a gradient has to pass. Write into a copy "
+    "instead: `x = x.clone()`.",
+    "Can't call numpy()": "A gradient has to reach the arguments, and NumPy arrays, lists and plain numbers "
+    "carry none: stay with torch's operations.",
+    "does not require grad and": "What your code returned carries no gradient at all.",
 }
 """What torch says where a gradient is lost, and what to tell the learner."""
 
@@ -282,12 +279,12 @@ def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None
     if trouble is None:
         return hint
     meant = next((meant for said, meant in _GRADIENT_LOST.items() if said in str(trouble)), "")
-    what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip("."))))
+    what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip(".?"))))
     if not callable(answer):
         return f"Your answer could not be read: {what}. {hint}"
     if all(frame.f_code is not _call.__code__ for frame, _ in walk_tb(trouble.__traceback__)):
         return f"{hint} ({meant or f'What your code returned could not be used: {what}.'})"
-    if meant and not known:
+    if meant and not known and "require grad and" not in str(trouble):
         return meant
     if known:
         return f"Your code stopped with {what}. {hint}"

@@ -194,7 +194,7 @@ CACHE = {
     "It is right where all parts are equal, and wrong where the last one is smaller: `split` both, the "
     "inputs and the gradients.": same(size=4, by=1, tolerance=1e-8),
     "The gradient is right, but a tower was given more rows at once than `size`, or kept the graphs of more. "
-    "That is the memory that we want to save.": same(by=lambda made: (made[2] <= 2, made[3] <= 2)),
+    "That is the memory that we want to save.": same(size=4, by=lambda made: (made[2] <= 4, made[3] <= 4)),
     "Those are small batches, each with its own negatives. One loss must see all embeddings.": like(
         small_batches, by=1
     ),
@@ -224,7 +224,7 @@ GATHER = {
     "Return a gradient for this process's own rows, (n, D).": shape(processes=3, own=4),
     "With one process, its gradient must come back as it is.": same(processes=1, rank=0),
     "All processes have used these rows, and each has a gradient for them. What does the chain rule do with "
-    "several uses?": same({"rank": 0}, {"rank": 1}),
+    "several uses? And which rows are those of this process?": same({"rank": 0}, {"rank": 1}),
     "It is right for two processes. Work out n from the shape: rows over processes.": same(
         *({"rank": rank} for rank in range(4)), processes=4, own=2
     ),

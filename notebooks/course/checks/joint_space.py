@@ -95,7 +95,7 @@ def shown(order="10110"):
 
 PRECISION = {
     "Return a number; the best order has all relevant items first, and gives 1.": same(order="110"),
-    "Nothing relevant among the first R gives 0: what comes later does not count.": same(order="0011"),
+    "Nothing relevant among the first R gives 0: later ones do not count; divide by R.": same(order="0011"),
     "Only places with a relevant item add their precision, and the sum is divided by R.": same(),
     "Divide by R, the number of all relevant items, also when some come after place R.": same(
         *({"order": order} for order in ("101101", "1001", "01011"))

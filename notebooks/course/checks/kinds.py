@@ -122,7 +122,7 @@ break_it = partial(exercise, "break")
 
 def _bare(answer: str | float) -> str:
     """An option as it is compared: in small letters, without brackets, and without the comma of 1,560."""
-    return str(answer).strip(" ().").replace(",", "").lower()
+    return str(answer).strip(" ().").replace(",", "").replace(" ", "").lower()
 
 
 def predict(title: str, minutes: int, *options: str, **rest: Any) -> Exercise:

@@ -7,7 +7,7 @@ from course.checks.kinds import break_it, code, compute, explore, predict
 
 WEIGHT = {
     "Which factor stands before the loss in equation 9?": between(1, inf),
-    "Differentiate equation 9 by the reconstruction loss.": equals(5),
+    "Differentiate equation 9 with respect to the reconstruction loss.": equals(5),
     "Divide by the bound, not by its inverse.": 0.2,
     "The -1 in the bracket does not depend on the loss: it drops out of the derivative.": 4,
     "Right. A tight bound also makes the gradient of each unit of λ larger.": passed,
@@ -61,7 +61,7 @@ MULTIPLIER = {
     "Yours falls while the loss is above its bound: ascend, add the gradient.": (
         lambda rec, bound, *rest: path([2 * bound - one for one in rec], bound, *rest)
     ),
-    "The gradient of equation 9 by the multiplier is rec / bound - 1, not rec - bound.": (
+    "The gradient of equation 9 with respect to λ is rec / bound - 1, not rec - bound.": (
         lambda rec, bound, initial, lr: path(rec, bound, initial, lr * bound)
     ),
     "The new gradient counts by 1 - momentum, or the velocity adds up to ten times the gradient.": (

@@ -67,7 +67,7 @@ READ = {
     "zero.": holds(lambda answer: any(agrees(answer, part, 1e-4) for part in (0.1, 0.3, 0.4))),
     "You counted one direction: pictures have hinges in rows, captions in columns; add both.": equals(0.4),
     "A sum of hinges is never below zero.": like(-0.1, when=lambda answer: float(answer) < 0),
-    "Two of the four sums are below zero: these hinges cost zero, not less.": 0.2,
+    "Two of the four sums are below zero: these hinges cost zero, not less.": 0.0,
 }
 
 
@@ -217,7 +217,7 @@ BREAK = {
         when=lambda answer: is_batch_of_four(answer) and float(answer.max() - answer.min()) < 0.1,
     ),
     "That batch is perfect: its loss is zero. Let a negative come as near as the pair.": like(
-        2 * torch.eye(4) - 1, when=lambda answer: abs(cost_of(answer)) < 1e-4
+        2 * torch.eye(4) - 1, when=lambda answer: is_batch_of_four(answer) and abs(cost_of(answer)) < 1e-4
     ),
     "The mean similarity must lie below 0.5: push the other negatives further away.": like(
         TIES, when=lambda answer: is_batch_of_four(answer) and float(answer.mean()) >= 0.5
@@ -256,8 +256,8 @@ P_VALUES = {
     "Return two numbers: first the p-value for a true mean of 0, then that for one outside the margin.": same(
         by=len
     ),
-    "The first is not right yet: how many errors of the mean is the mean away from 0, whatever its sign? "
-    "Both tails count.": same(*EACH, by=0),
+    "The first is not right yet: how many standard errors is the mean away from 0, whatever its sign? Both "
+    "tails count, with n - 1 degrees of freedom.": same(*EACH, by=0),
     "The second is not right yet: test the mean against minus the margin from above and against the margin "
     "from below, one tail each, and take the larger p-value.": same(*EACH, by=1),
     "It must hold for any margin.": same(
@@ -286,7 +286,7 @@ HOLM = {
     "The smallest of two is doubled and the other stays, each in the place where it stood.": same(
         p=[0.3, 0.01]
     ),
-    "None may be larger than 1, nor smaller than the one before it in order of size.": same(*FAMILIES),
+    "Each keeps its place; none is above 1, or below the one before it in order of size.": same(*FAMILIES),
     "`questions` may be larger than the number of p-values: the smallest is multiplied by it.": same(
         *FAMILIES, more=3
     ),

@@ -172,16 +172,16 @@ BREAK = {
     "Name one thing of the picture twice, as if it were two: what else could it be called?": holds(
         lambda answer: called(careless, answer) and not called(scenes.holds, answer)
     ),
-    "Both judges call this true, and they are right: say something false.": like(
+    "This is true, with rule 2 and without it: say something false.": like(
         "A girl on the beach", when=lambda answer: called(scenes.holds, answer)
     ),
-    "Both judges count things before they match them: use no number.": like(
+    "Things are counted before they are matched, so rule 2 changes nothing: use no number.": like(
         "two girls", when=lambda answer: any(entity.count > 1 for entity in scenes.parse(answer).entities)
     ),
     "Your sentence speaks of one thing only: speak of two, so that one can be matched twice.": like(
         "a boy", when=lambda answer: len(scenes.parse(answer).entities) < 2
     ),
-    "Both judges call this false: all that you say must fit something in the picture.": like(
+    "This is false, with rule 2 and without it: all that you say must fit something in the picture.": like(
         "a boy and a man", when=lambda answer: not called(careless, answer)
     ),
 }

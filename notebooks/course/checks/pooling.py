@@ -105,16 +105,15 @@ def sharpened(factor, parts=slice(2)):
 
 
 GPO_TABLE = {
-    "Return one weight for each place, (N,). The linear layer leaves a last dimension of size one.": shape(
-        by=0
-    ),
+    "Return one weight for each place, (N,), even if N is 1: `squeeze(-1)` takes away the last dimension "
+    "alone.": shape({}, {"count": 1}, by=0),
     "Weights are not negative and add up to 1 over the places: which function makes them so?": same(
         by=lambda made: made[0].sum()
     ),
     "The network returns both directions side by side, (N, 64). The linear layer takes 32 numbers: the mean "
     "of the two directions.": holds(
         lambda answer: any(
-            agrees(answer(6)[0], weights_of_places(sharpened(factor), 6)[0]) for factor in (1, 10)
+            agrees(answer(6)[0], weights_of_places(sharpened(factor), 6)[0]) for factor in (0.1, 1, 10)
         ),
         wrong=[sharpened(5)],
     ),

@@ -71,7 +71,7 @@ def two_sides(count=7, best=False, margins=()):
 
 def gradient_at_pictures(loss, given):
     positive, of_text, (picture, own_text) = given
-    return gradient_of(lambda v: loss(positive, of_text, (v, own_text)), picture)
+    return bool(gradient_of(lambda v: loss(positive, of_text, (v, own_text)), picture).any())
 
 
 def by_matrices(positive, of_text, of_picture):
@@ -120,7 +120,7 @@ def three(easy=False, alike=False, options=()):
 
 WEIGHTS = {
     "Return one number for the batch, as a tensor.": shape(),
-    "Where the online and the offline negative are equally hard, the weight is beta.": same(alike=True),
+    "Where both negatives are equally hard, each term is beta times its hinge.": same(alike=True),
     "The weight is beta, less how much harder the offline negative is, divided by alpha.": same(),
     "Margin, beta and alpha are arguments: use them.": same(options=[0.4, 2.0, 0.7]),
     "The loss should also be learned through the weight: no detach, no .item().": gradient(of=2),

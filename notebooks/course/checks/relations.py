@@ -116,8 +116,8 @@ ATTEND = {
     "You divided by Dh; equation (1) divides by its root.": lambda q, *rest: attention(q / 2, *rest),
     "Your shares add up to one over the queries. They must add up to one over the keys, the last "
     "dimension.": lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u,
-    "Your result has NaN: a query of the padding has no key left. Hide keys only, the last dimension of the "
-    "fits.": like(
+    "Your result has NaN: some softmax has no key left. Hide keys only, and take it over them, both along "
+    "the last dimension of the fits.": like(
         lambda q, k, u, mask: attention(q, k, u, mask).masked_fill(~mask[:, None, :, None], nan),
         when=lambda answer: torch.as_tensor(answer(*asked([5, 3, 1]))).isnan().any(),
     ),

@@ -113,7 +113,7 @@ def by_distance(query, centres, members, vectors, k, probes):
     return search_cells(query, centres[nearest], [members[cell] for cell in nearest], vectors, k, probes)
 
 
-SEEDS = [{"seed": seed} for seed in range(4)]
+SEEDS = [{"seed": seed} for seed in range(8)]
 
 CELLS = {
     "With all cells probed, return the k best rows of all, the best first.": same(
@@ -128,10 +128,10 @@ CELLS = {
         *SEEDS, k=30, probes=1, by=np.ravel
     ),
     "A cell may be empty.": same(*SEEDS, k=3, empty=True, by=np.ravel),
-    "You compared the query with every vector: that is the exact "
-    "search. Look into `probes` cells only.": like(
+    "You compared the query with every vector: that is the exact search. Look into `probes` cells only.": like(
         lambda query, centres, members, vectors, k, _: search_cells(query, centres, members, vectors, k, 5),
         by=np.ravel,
+        probes=1,
     ),
     "Those are places in the list of rows that you looked at. Return the rows themselves.": like(
         places, by=np.ravel, probes=5

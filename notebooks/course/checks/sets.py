@@ -44,6 +44,10 @@ HEADS = {
         *({"filler": filler} for filler in (7.0, nan, inf)), counts=[5, 3, 1]
     ),
     no_gradient_at("W2"): gradient(of=3),
+    "Your softmax goes over the heads, so that they share out each element. In PIE-Net each head has a "
+    "softmax of its own over the elements. (The next notebook lets them share.)": like(
+        lambda x, mask, W1, W2: ((x @ W1).tanh() @ W2).softmax(2).mT @ x, counts=[5, 5]
+    ),
     "You cleared or hid the real elements: mask is True where an element is real, so ~mask is what must "
     "go.": like(
         lambda x, mask, W1, W2: heads(x, ~mask, W1, W2),
@@ -51,10 +55,6 @@ HEADS = {
         lambda *given: nan * heads(*given),
         by=1,  # the row with padding
         filler=2.0,
-    ),
-    "Your softmax goes over the heads, so that they share out each element. In PIE-Net each head has a "
-    "softmax of its own over the elements. (The next notebook lets them share.)": like(
-        lambda x, mask, W1, W2: ((x @ W1).tanh() @ W2).softmax(2).mT @ x, counts=[5, 5]
     ),
     "Right. This is the attention of vsecore.sets.PIENet.": passed,
 }
@@ -120,7 +120,7 @@ def positives_only(v, t, scale, shift, positives):
 
 SOFT = {
     "Return one number, the sum over all pictures and captions.": shape(),
-    "With scale 0 every pair of points matches with probability sigmoid(shift).": same(scale=0.0),
+    "With scale 0, every p is sigmoid(shift). The loss is a sum over the pairs, not a mean.": same(scale=0.0),
     "A pair of points matches with probability sigmoid(shift − scale · distance); a picture and a caption "
     "with the mean over their points.": same(),
     no_gradient_at("the points"): gradient(),

@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import normalize
 
-from course.checks.comparing import between, equals, holds, same
+from course.checks.comparing import between, equals, holds, like, same
 from course.checks.kinds import break_it, code, compute, explore, predict
 from vsecore.similarity import cosine
 
@@ -29,8 +29,8 @@ def of_lengths(scale=9.0, k=3):
 SEARCH = {
     "Return the numbers of k rows.": same({}, {"k": 7}, by=len),
     "The k most similar come first: sort from high to low.": same(scale=0.0),
-    "These are the similarities; return the numbers of their rows.": (
-        lambda v, query, k: cosine(v, query[None])[:, 0].topk(k).values
+    "These are the similarities; return the numbers of their rows.": like(
+        lambda v, *_: v[0].tolist(), when=lambda answer: any(float(row) % 1 for row in answer(*of_lengths()))
     ),
     "In your search long vectors win: compare by cosine, not by dot product. Divide each row by its own "
     "length; a norm without `dim` is one number for the whole matrix.": same(),

@@ -27,8 +27,8 @@ def elements(counts=(5, 5), filler=0.0, scale=1):
 POOL = {
     "Return two tensors: the pools, (B, P, D), and their weights, (B, P, N).": shape(),
     "With W = 0 all elements have the same weight, and every pool is their mean. Over which dimension does "
-    "the softmax go?": same(scale=0.0),
-    "Without padding: pool i weighs element j by the softmax over j of the product of w_i and x_j, and sums "
+    "the softmax go, and is the mask the right way round?": same(scale=0.0),
+    "Without padding: pool k weights element j by the softmax over j of the product of w_k and x_j, and sums "
     "the elements themselves.": same(),
     "The padding got some weight. A zero before the softmax does not hide it, since exp(0) is 1.": same(
         counts=[5, 2, 1]
