@@ -128,7 +128,8 @@ CELLS = {
         *SEEDS, k=30, probes=1, by=np.ravel
     ),
     "A cell may be empty.": same(*SEEDS, k=3, empty=True, by=np.ravel),
-    "You compared the query with every vector: that is the exact search. Look into `probes` cells only.": like(
+    "You compared the query with every vector: that is the exact search. Look into `probes` cells "
+    "only.": like(
         lambda query, centres, members, vectors, k, _: search_cells(query, centres, members, vectors, k, 5),
         by=np.ravel,
         probes=1,
