@@ -22,11 +22,12 @@ def notebook(path, *cells):
     return path
 
 
-def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path):
+def test_the_batch_run_leaves_the_stored_notebook_alone(tmp_path, capsys):
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "tier")
-    before, said = stored.read_bytes(), []
-    batch.run([stored], tmp_path / "out", {"tier": "smoke"}, said.append)
+    before = stored.read_bytes()
+    batch.run([stored], tmp_path / "out", {"tier": "smoke"})
     assert stored.read_bytes() == before
+    said = capsys.readouterr().out.splitlines()
     assert int(re.fullmatch(r"  00_small: \d+ s, (\d+) MB", said[1])[1]) > 20
     executed = nbformat.read(tmp_path / "out" / "00_small.ipynb", as_version=4)
     assert executed.cells[-1].outputs[0].data["text/plain"] == "'smoke'"
@@ -44,7 +45,7 @@ def test_of_several_at_once_the_longest_begin(tmp_path, monkeypatch):
     paths = [
         tmp_path / f"{name}.ipynb" for name in ("01_short", "04_learning_to_rank", "09_new", "10_pooling")
     ]
-    batch.run(paths, tmp_path / "out", {}, lambda line: None, at_once=2)
+    batch.run(paths, tmp_path / "out", {}, at_once=2)
     assert set(begun[:2]) == {"04_learning_to_rank", "10_pooling"}  # the longest, as they are recorded
 
 
@@ -62,7 +63,7 @@ def test_memory_is_that_of_a_program_and_of_what_it_starts():
 def test_a_failing_cell_is_named_and_the_half_run_copy_kept(tmp_path):
     stored = notebook(tmp_path / "00_small.ipynb", 'tier = "lesson"', "1 / 0")
     with pytest.raises(batch.CourseError, match=r"00_small.*ZeroDivisionError"):
-        batch.run([stored], tmp_path / "out", {}, lambda line: None)
+        batch.run([stored], tmp_path / "out", {})
     assert (tmp_path / "out" / "00_small.ipynb").exists()
 
 

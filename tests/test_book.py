@@ -105,7 +105,7 @@ def test_the_pdf_has_every_page_in_order_with_bookmarks_numbers_and_links(tmp_pa
             f"<html lang='en'><title>{name} — The book</title>{contents}<h1>{words}</h1>"
         )
     (tmp_path / "left_out.html").write_text("<p>Not in the contents")
-    bound = PdfReader(print_book(tmp_path, tmp_path / "book.pdf", tell=lambda line: None))
+    bound = PdfReader(print_book(tmp_path, tmp_path / "book.pdf"))
     assert [entry.title for entry in bound.outline] == ["index", "second"]
     assert [bound.get_destination_page_number(entry) for entry in bound.outline] == [0, 1]
     pages = [page.extract_text() for page in bound.pages]

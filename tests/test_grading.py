@@ -29,10 +29,6 @@ RIGHT = (
 )
 
 
-def no_words(line):
-    """Hear nothing."""
-
-
 def code(source, *tags):
     return nbformat.v4.new_code_cell(source, metadata={"tags": list(tags)} if tags else {})
 
@@ -63,7 +59,7 @@ def school(tmp_path_factory):
     (folder / "dora").mkdir()
     (folder / "dora" / "notes.ipynb").write_text("no notebook")
     (folder / "emil").mkdir()
-    grade_folder(folder, minutes=2, jobs=2, tell=no_words)
+    grade_folder(folder, minutes=2, jobs=2)
     return folder
 
 
@@ -136,12 +132,12 @@ def test_what_has_not_changed_is_not_marked_again(school, monkeypatch):
 
     monkeypatch.setattr("course.grading.grade.mark_all", mark_all)
     was = (school / "grades" / "report.html").read_text("utf-8")
-    grade_folder(school, minutes=2, tell=no_words)
+    grade_folder(school, minutes=2)
     assert again == [] and (school / "grades" / "report.html").read_text("utf-8") == was
     hand_in(school / "dora" / "notes.ipynb", "'00.rank'")
-    grade_folder(school, minutes=2, tell=no_words)
+    grade_folder(school, minutes=2)
     assert again == ["dora"]
-    grade_folder(school, minutes=3, tell=no_words)
+    grade_folder(school, minutes=3)
     assert sorted(again) == ["=<img src=x>", "anna", "dora", "dora"], "another limit may give other marks"
 
 
@@ -158,7 +154,7 @@ def test_homework_names_what_counts(tmp_path):
     hand_in(tmp_path / "anna" / "a.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "b.ipynb", "'04.read'")
     homework = ("03.ranks", "04.read")
-    page = grade_folder(tmp_path, tmp_path / "out", homework=homework, minutes=1, tell=no_words)
+    page = grade_folder(tmp_path, tmp_path / "out", homework=homework, minutes=1)
     assert "not part of what was set" in Tags(page).text
     with page.with_name("points.csv").open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
@@ -192,10 +188,10 @@ def test_a_bad_option_is_named(option, named, tmp_path, monkeypatch):
     Path("broken").mkdir()
     Path("broken", "a.ipynb").write_text('{"cells": 3}')
     with pytest.raises(ValueError, match=named):
-        grade_folder(**{"folder": Path("class"), "tell": no_words} | option)
+        grade_folder(**{"folder": Path("class")} | option)
     for wrong in (Path("nowhere"), Path("class", "00.ipynb")):
         with pytest.raises(NotADirectoryError, match="folder"):
-            grade_folder(wrong, tell=no_words)
+            grade_folder(wrong)
     assert not list(tmp_path.rglob("grades"))
 
 
@@ -249,7 +245,7 @@ def test_whose_process_is_ended_is_tried_once_more_and_told(tmp_path, monkeypatc
     assert work.known(works[0]) is None, "what is damaged is marked again"
 
 
-def test_a_run_that_was_killed_goes_on(tmp_path):
+def test_a_run_that_was_killed_goes_on(tmp_path, capsys):
     hand_in(tmp_path / "anna" / "00.ipynb", "'00.rank'")
     hand_in(tmp_path / "ben" / "00.ipynb", "import time; time.sleep(40)\n'00.rank'")
     command = [sys.executable, "-m", "course", "grade", str(tmp_path)]
@@ -262,9 +258,9 @@ def test_a_run_that_was_killed_goes_on(tmp_path):
     killed.wait()
     was = (learners / "anna" / work.MARKS).read_bytes()
     assert not (learners / "ben" / work.MARKS).exists() and not (tmp_path / "grades" / "report.html").exists()
-    said = []
     hand_in(tmp_path / "ben" / "00.ipynb", "'00.rank'")
-    grade_folder(tmp_path, tell=said.append)
+    grade_folder(tmp_path)
+    said = capsys.readouterr().out.splitlines()
     assert "1 of 2" in said[0] and "ben" in said and "anna" not in said
     assert (learners / "anna" / work.MARKS).read_bytes() == was
 

@@ -15,7 +15,6 @@ from course.checks import EXERCISES
 from course.checks.exercise import RUN_ABOVE
 from course.grading.copies import Fate, digest, learner_copy, write_learner_copies, write_package
 from course.grading.parts import with_import, without_marks, without_parts
-from course.grading.plain import citations
 from vsecore import records
 from vsecore.paths import ROOT
 
@@ -100,7 +99,7 @@ def copies(tmp_path_factory):
 @pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
 def test_a_copy_has_every_exercise_and_no_answer_but_what_is_folded(path, solutions):
     stored = nbformat.read(path, as_version=4)
-    made = learner_copy(stored, citations(), solutions=solutions)
+    made = learner_copy(stored, solutions=solutions)
     text = "\n".join(cell.source for cell in made.cells if cell.cell_type == "markdown")
     sources = [cell.source for cell in made.cells if cell.cell_type == "code"]
     assert not re.search(r"\{(cite|exercise|solution|admonition)", text)

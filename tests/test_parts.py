@@ -8,7 +8,7 @@ from course.checks import EXERCISES, exercise
 from course.checks.exercise import Check, Exercise, Trial
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of, without_marks, without_parts
-from course.grading.plain import citations
+from course.grading.plain import cite
 
 SOLVED = """\
 from course.checks import exercise
@@ -20,10 +20,6 @@ def your_kmax(x, mask, k):
     top = x.topk(k, dim=1).values
     return top.mean(1)
     # end of your part"""
-
-
-def cite(keys):
-    return f"({keys})"
 
 
 def twice(x):
@@ -71,7 +67,7 @@ def test_a_part_belongs_to_one_exercise():
 def copied(*below, **options):
     exercise_text = "```{exercise} k-max\n:label: ex-10-kmax\n\nWrite it.\n```"
     cells = [new_markdown_cell(exercise_text), new_code_cell(SOLVED), *map(new_markdown_cell, below)]
-    return [cell.source for cell in learner_copy(new_notebook(cells=cells), cite, **options).cells]
+    return [cell.source for cell in learner_copy(new_notebook(cells=cells), **options).cells]
 
 
 SOLUTION = "Before.\n\n````{solution} ex-10-kmax\n:class: dropdown\n\nHide it first.\n````\n\nAfter."
@@ -103,12 +99,12 @@ def test_citations_are_names_years_and_links(tmp_path):
         "@misc{two, author={van den Oord, A. and Li, Y.}, year={2018}, doi={10.1000/182}}\n"
         "@misc{three, author={A, B. and C, D. and E, F.}, year={2020}}\n"
     )
-    assert citations(bibliography)("one, two,three") == (
+    assert cite("one, two,three", bibliography) == (
         "([Gödel, 1931](https://one.org/a_b); [van den Oord and Li, 2018](https://doi.org/10.1000/182); "
         "A et al., 2020)"
     )
     with pytest.raises(ValueError, match="four"):
-        citations(bibliography)("four")
+        cite("four", bibliography)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course import batch
-from course.grading.plain import citations
 from coursebook.slides import slides_of, write_slides
 from watched import opened_without_complaint
 
@@ -18,7 +17,7 @@ def figure(alt):
 
 def slides(*cells):
     """The kind of each cell, its source if it is shown, and how many outputs it has."""
-    made = slides_of(new_notebook(cells=list(cells)), lambda keys: f"({keys})")
+    made = slides_of(new_notebook(cells=list(cells)))
     return [
         (
             cell.metadata.slideshow.slide_type,
@@ -57,7 +56,7 @@ def test_every_stored_notebook_makes_slides_with_all_its_figures(path):
         outputs = [one for cell in cells for one in cell.get("outputs", [])]
         return [one for one in outputs if "image/png" in one.get("data", {})]
 
-    made = slides_of(notebook, citations())
+    made = slides_of(notebook)
     pictures = drawn(made.cells)
     assert pictures and all(len(one.metadata["image/png"]["alt"].split()) > 3 for one in pictures)
     open_cells = [cell for cell in notebook.cells if "remove-cell" not in cell.metadata.get("tags", [])]

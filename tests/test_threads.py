@@ -61,5 +61,5 @@ def test_notebooks_side_by_side_have_one_thread_each_and_alone_all_cores(
     monkeypatch.setattr(batch, "_execute", execute)
     for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name)
-    batch.run([tmp_path / "00_small.ipynb"], tmp_path / "out", {}, lambda line: None, at_once=at_once)
+    batch.run([tmp_path / "00_small.ipynb"], tmp_path / "out", {}, at_once=at_once)
     assert f"{seen[0].get('OMP_NUM_THREADS')} {seen[0]['OMP_WAIT_POLICY']}" == wanted

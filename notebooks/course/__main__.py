@@ -49,11 +49,11 @@ def course(
     if data == "scenes" and len(chosen) > 1:
         typer.echo("making the embedded world, unless it is in the cache")
         batch.make_world(tier)
-    batch.run(chosen, executed, parameters, typer.echo, at_once)
+    batch.run(chosen, executed, parameters, at_once)
     if notebooks:
         typer.echo(f"executed: {executed}")
         return
-    typer.echo(f"open {build_book(executed, typer.echo)}")
+    typer.echo(f"open {build_book(executed)}")
 
 
 @app.command()
@@ -67,11 +67,11 @@ def book(
 
     if pdf:
         find_chromium()  # if it is missing, say so before the book is built
-    title_page = build_book(paths.ROOT / "notebooks", typer.echo)
+    title_page = build_book(paths.ROOT / "notebooks")
     typer.echo(f"open {title_page}")
     if pdf:
         printed = paths.ROOT / "book" / "_build" / "book.pdf"
-        typer.echo(f"printed {print_book(title_page.parent, printed, typer.echo)}")
+        typer.echo(f"printed {print_book(title_page.parent, printed)}")
 
 
 @app.command()
@@ -100,9 +100,9 @@ def refresh(
     from course import batch
 
     if results:
-        batch.refresh_results(notebooks or (), typer.echo)
+        batch.refresh_results(notebooks or ())
     else:
-        batch.refresh(notebooks or (), cost=cost, tell=typer.echo)
+        batch.refresh(notebooks or (), cost=cost)
 
 
 @app.command()
@@ -195,9 +195,7 @@ def grade(
     from course.grading.grade import grade_folder
 
     check_writable("--out", out)
-    page = grade_folder(
-        folder, out, homework=homework or (), tier=tier, minutes=minutes, jobs=jobs, tell=typer.echo
-    )
+    page = grade_folder(folder, out, homework=homework or (), tier=tier, minutes=minutes, jobs=jobs)
     typer.echo(f"open {page}")
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import jupytext
 import nbformat
 import psutil
+import typer
 from nbclient import NotebookClient
 
 from course.lesson import LESSON_RECORDS, SMOKE_SIZES
@@ -62,17 +63,10 @@ def make_world(tier: str) -> None:
             made.result()
 
 
-def run(
-    paths: Iterable[Path],
-    folder: Path,
-    parameters: dict[str, Any],
-    tell: Callable[[str], None] = print,
-    at_once: int = 1,
-) -> None:
+def run(paths: Iterable[Path], folder: Path, parameters: dict[str, Any], at_once: int = 1) -> None:
     """Execute notebooks with papermill into a folder, never over the stored ones.
 
-    `tell` is called with a line about each notebook. Alone, a notebook has all cores; side by side, each runs
-    on one thread.
+    Alone, a notebook has all cores; side by side, each runs on one thread.
 
     Raises:
         CourseError: a cell failed; the message names notebook and error, and the half-run copy stays in
@@ -85,10 +79,10 @@ def run(
         output = folder / path.name
         command = ["papermill", str(path), str(output), "--cwd", str(path.parent), "--kernel", "python3"]
         command += ["--no-log-output", "--parameters_yaml", json.dumps(parameters)]
-        tell(f"running {path.stem}")
+        typer.echo(f"running {path.stem}")
         # Papermill's bar is for someone at a terminal; several would overwrite each other.
         seconds, megabytes = _execute(command, output, environment, at_once == 1 and sys.stderr.isatty())
-        tell(f"  {path.stem}: {seconds:.0f} s, {megabytes:.0f} MB")
+        typer.echo(f"  {path.stem}: {seconds:.0f} s, {megabytes:.0f} MB")
 
     # Side by side, the longest first: started last, it would still run when the others are done.
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
@@ -103,7 +97,7 @@ def run(
             raise
 
 
-def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], None] = print) -> None:
+def refresh(names: Iterable[str], *, cost: bool = False) -> None:
     """Rebuild stored notebooks from their texts: run every cell at tier lesson, keep the outputs.
 
     With `cost`, which wants a quiet machine, also record each notebook's time and memory, which its card must
@@ -112,13 +106,13 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
     for text in notebooks(names, TEXTS):
         output = ROOT / "build" / "refresh" / f"{text.stem}.ipynb"
         output.parent.mkdir(parents=True, exist_ok=True)
-        tell(f"running {text.stem}")
+        typer.echo(f"running {text.stem}")
         # Rebuilt from the text, so that nothing of an older run, or of a learner's, stays in it.
         jupytext.write(jupytext.read(text), output)
         command = ["jupyter", "execute", "--inplace", str(output)]
         with _ending_with_us():
             seconds, megabytes = _execute(command, output, one_thread(os.environ))
-        tell(f"  {seconds:.0f} s, {megabytes:.0f} MB")
+        typer.echo(f"  {seconds:.0f} s, {megabytes:.0f} MB")
         _store(text.stem, _steady(json.loads(output.read_text(encoding="utf-8"))))
         if cost:
             entry = records.record(
@@ -134,7 +128,7 @@ def refresh(names: Iterable[str], *, cost: bool = False, tell: Callable[[str], N
             records.write(entry, LESSON_RECORDS)
 
 
-def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -> None:
+def refresh_results(names: Iterable[str]) -> None:
     """Run again only the cells that draw from records (see `results_cells`); words come from the texts.
 
     All other outputs stay as they are stored.
@@ -167,7 +161,7 @@ def refresh_results(names: Iterable[str], tell: Callable[[str], None] = print) -
                 if "execution_count" in output:
                     output.execution_count = count
         if _store(text.stem, json.loads(nbformat.writes(stored))):
-            tell(f"{text.stem}: new words or results")
+            typer.echo(f"{text.stem}: new words or results")
 
 
 def results_cells(notebook: Any) -> list[Any]:

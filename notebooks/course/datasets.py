@@ -132,13 +132,11 @@ def _extracted(name: DatasetName, root: Path, features: FeatureKind, sizes: Size
 def _local_weights(root: Path) -> Path | None:
     """Find MobileNetV2's weights: in VSECORE_WEIGHTS, or in a folder `weights` in or beside the pictures."""
     file, named = f"{MOBILENET}.safetensors", os.environ.get("VSECORE_WEIGHTS")
-    if named:
-        if not (Path(named).expanduser() / file).is_file():
-            raise FileNotFoundError(
-                f"VSECORE_WEIGHTS is {named}, which holds no {file}: name the folder that does"
-            )
-        return Path(named).expanduser() / file
-    for folder in (root / "weights", root.resolve().parent / "weights"):
-        if (folder / file).is_file():
-            return folder / file
-    return None
+    beside = (root / "weights", root.resolve().parent / "weights")
+    folders = (Path(named).expanduser(),) if named else beside
+    found = next((folder / file for folder in folders if (folder / file).is_file()), None)
+    if named and found is None:
+        raise FileNotFoundError(
+            f"VSECORE_WEIGHTS is {named}, which holds no {file}: name the folder that does"
+        )
+    return found

@@ -66,12 +66,6 @@ def show(figure: Figure, alt: str) -> None:
 # ---------------------------------------------------------------- lines
 
 
-def look(style: int) -> dict[str, Any]:
-    """The colour, the dash and the marker of the line with this number."""
-    style %= len(COLOURS)
-    return {"color": COLOURS[style], "linestyle": DASHES[style], "marker": MARKERS[style], "markersize": 4}
-
-
 def curves(
     axes: Axes,
     lines: Lines,
@@ -91,8 +85,10 @@ def curves(
     order = list(order or lines)
     for name, line in lines.items():
         across, up = line if isinstance(line, tuple) else (range(1, len(line) + 1), line)
-        markers = {} if len(across) <= 40 else {"marker": None}
-        axes.plot(across, up, label=name, **look(order.index(name)) | markers)
+        style = order.index(name) % len(COLOURS)
+        marker = MARKERS[style] if len(across) <= 40 else None
+        look: dict[str, Any] = {"color": COLOURS[style], "linestyle": DASHES[style], "marker": marker}
+        axes.plot(across, up, label=name, markersize=4, **look)
     axes.set(xlabel=x, ylabel=y, title=title)
     if legend and len(lines) > 1:
         axes.legend()

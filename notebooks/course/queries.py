@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from course import standings
-from vsecore import records, scenes
+from vsecore import scenes
 from vsecore.data.files import read_json, write_json
-from vsecore.experiments import RESULTS
 from vsecore.paths import results
-from vsecore.recipes import Recipe
 from vsecore.training import encode, fit
 
 FOLDER = results() / "queries"
@@ -35,14 +33,13 @@ def stored(name: str) -> Path:
 
 def repeat(name: str) -> None:
     """Train one of `SYSTEMS` as its record says, and store its first pictures."""
-    recipe, digest = standings.found("17")[SYSTEMS[name]].title
-    found = records.find(RESULTS, name=recipe, config_hash=digest, data="scenes")
-    record = next(one for one in found if one.seed == 0)
-    dataset = scenes.load(features="region")
-    run = fit(Recipe.from_dict(record.config), dataset, seed=0)
+    arm, dataset = standings.found("17")[SYSTEMS[name]], scenes.load(features="region")
+    recipe = standings.recipe_of(arm)
+    assert recipe is not None  # none of them is an ensemble
+    run = fit(recipe, dataset, seed=0)
     v, t = encode(run.model, dataset.test, run.tokenizer)
     first: list[int] = run.model.scores(v, t).argmax(0).tolist()
-    of = {"name": record.name, "config_hash": record.config_hash, "seed": 0}
+    of = {"name": arm.title[0], "config_hash": arm.title[1], "seed": 0}
     FOLDER.mkdir(parents=True, exist_ok=True)
     write_json(stored(name), of | {"fingerprint": dataset.fingerprint(), "first_pictures": first})
 

@@ -24,10 +24,8 @@ def search_box(answer: Callable[[str], None]) -> ipywidgets.VBox:
 
     `answer` is called with the sentence; what it displays appears under the box, and so does what it raises.
     """
-    box = ipywidgets.Text(
-        placeholder="a red kite above the beach", description="Find", continuous_update=False
-    )
-    box.layout.width = "36em"
+    hint, wide = "a red kite above the beach", {"width": "36em"}
+    box = ipywidgets.Text(placeholder=hint, description="Find", continuous_update=False, layout=wide)
     output = ipywidgets.Output()
 
     def run(change: dict[str, str]) -> None:

@@ -12,10 +12,10 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
 from PIL import Image
 
@@ -39,7 +39,7 @@ browser and needs JavaScript, which is off here. The cells below show what it fi
 """What stands below the first notebook's title; `book/_static/live.js` puts the search in its place."""
 
 
-def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
+def build_book(executed: Path) -> Path:
     """Build the book from executed notebooks, every warning an error; return the page to open.
 
     They lie in `build/notebooks`, or, as they are stored, in `notebooks`.
@@ -49,7 +49,7 @@ def build_book(executed: Path, tell: Callable[[str], None] = print) -> Path:
     """
     source = ROOT / "build" / "book"
     lay_book(executed, source)
-    tell(f"building the book from {executed.relative_to(ROOT)}")
+    typer.echo(f"building the book from {executed.relative_to(ROOT)}")
     program, out = Path(sysconfig.get_path("scripts")) / "jupyter-book", ROOT / "book"
     command = [str(program), "build", "-W", "-n", "--keep-going", "--quiet"]
     command += ["--path-output", str(out), str(source)]

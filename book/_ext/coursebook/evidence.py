@@ -143,7 +143,8 @@ def _asked(name: str, found: Findings, figures: Path) -> dict[str, Any]:
 
 def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
     """Return claims, each with the paper's words, its difference, and ours on each data that has one."""
-    seen = [place for place, _ in enumerate(DATA) if any(is_judged(one[place]) for one in judged)]
+    names = dict(enumerate(DATA.values()))
+    seen = {place: name for place, name in names.items() if any(is_judged(one[place]) for one in judged)}
     rows, quoted = [], ("", "")
     for one in judged:
         claim = one[0].claim
@@ -153,8 +154,7 @@ def _claims_table(judged: Sequence[tuple[Outcome, Outcome | None]]) -> str:
         judgements = [ours(one[place]) if is_judged(one[place]) else "–" for place in seen]
         words = "as above" if same and claim.words else words
         rows.append([claim.statement, words, printed(claim), *judgements])
-    named = [list(DATA.values())[place] for place in seen]
-    return table(["claim", "in the paper's words", "printed", *named], rows, "verdicts")
+    return table(["claim", "in the paper's words", "printed", *seen.values()], rows, "verdicts")
 
 
 def still_open(found: Findings) -> list[tuple[str, str, str]]:
@@ -164,25 +164,15 @@ def still_open(found: Findings) -> list[tuple[str, str, str]]:
     """
     told = []
     for data, called in DATA.items():
-        rows = [
-            [
-                one.claim.statement,
-                one.claim.refuted_by,
-                "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut),
-            ]
-            for one in found.outcomes[data]
-            if one.shut
-        ]
+        rows = []
+        for one in (one for one in found.outcomes[data] if one.shut):
+            why = "<br>".join(f"*{gate.gate}*: {gate.why}" for gate in one.shut)
+            rows.append([one.claim.statement, one.claim.refuted_by, why])
         if not found.trained(data):
             told.append((called, "", ""))
         elif rows:
-            told.append(
-                (
-                    called,
-                    counted(len(rows), "claim"),
-                    table(["claim", "what would refute it", "shut, and why"], rows),
-                )
-            )
+            shut = table(["claim", "what would refute it", "shut, and why"], rows)
+            told.append((called, counted(len(rows), "claim"), shut))
     return told
 
 

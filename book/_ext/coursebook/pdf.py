@@ -1,10 +1,10 @@
 """Print the built book as one PDF: each page through Chromium, then bound, numbered and given bookmarks."""
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urldefrag
 
+import typer
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, NameObject
 
@@ -17,7 +17,7 @@ NUMBER = (
 )
 
 
-def print_book(html: Path, out: Path, tell: Callable[[str], None] = print) -> Path:
+def print_book(html: Path, out: Path) -> Path:
     """Print a built book, the folder with its `index.html`, and return the PDF.
 
     Solutions are printed open, since paper cannot be unfolded; folded set-up code is left out.
@@ -43,7 +43,7 @@ def print_book(html: Path, out: Path, tell: Callable[[str], None] = print) -> Pa
             )
             printed = PdfReader(io.BytesIO(made))
             bound.append(printed, outline_item=page.title().split(" — ")[0], import_outline=False)
-            tell(f"printed {address.rsplit('/', 1)[-1]}, {len(printed.pages)} pages")
+            typer.echo(f"printed {address.rsplit('/', 1)[-1]}, {len(printed.pages)} pages")
         sheets = "".join(map(NUMBER.format, range(1, len(bound.pages) + 1)))
         page.set_content(f"<body style='margin: 0; font: 8pt sans-serif; color: #555'>{sheets}")
         numbers = page.pdf(format="A4", page_ranges=f"1-{len(bound.pages)}")

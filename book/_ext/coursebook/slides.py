@@ -5,7 +5,7 @@ boxes are the speaker's notes. Solutions, folded or long code and widgets are le
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from nbformat import NotebookNode
 from course.batch import notebooks
 from course.grading.copies import learner_copy
 from course.grading.parts import key_of
-from course.grading.plain import citations
 from vsecore.data.files import write_whole
 from vsecore.paths import ROOT
 
@@ -36,9 +35,9 @@ def write_slides(names: Iterable[str] = (), folder: Path = SLIDES_FOLDER) -> lis
     exporter = SlidesExporter(
         raw_template=template, reveal_url_prefix="revealjs", reveal_theme="white", **options
     )
-    cite, made = citations(), []
+    made = []
     for path in notebooks(names):
-        page, _ = exporter.from_notebook_node(slides_of(nbformat.read(path, as_version=4), cite))
+        page, _ = exporter.from_notebook_node(slides_of(nbformat.read(path, as_version=4)))
         made.append(folder / f"{path.stem}.html")
         write_whole(made[-1], _ADDRESS.sub(_inlined, page))
     return made
@@ -55,9 +54,9 @@ def _inlined(link: re.Match[str]) -> str:
     return f"<script>{script}</script>"
 
 
-def slides_of(notebook: NotebookNode, cite: Callable[[str], str]) -> NotebookNode:
+def slides_of(notebook: NotebookNode) -> NotebookNode:
     """Return a notebook cut into slides, as nbconvert wants it; the stored one is not changed."""
-    made = learner_copy(notebook, cite, solutions=False, outputs=True, beside=())
+    made = learner_copy(notebook, solutions=False, outputs=True)
     cells: list[NotebookNode] = []
     # Of the slide so far: its words, whether it has a figure, and whether it ends with a colon.
     words, full, announced = 0, True, False

@@ -57,7 +57,8 @@ def check(exercise: str, answer: Any) -> Judgement:
     """Judge an answer, such as a number, a tensor or a function, to an exercise, such as "04.read".
 
     The points count the trials passed before the first that fails; the message is the hint for that one, or
-    for a known mistake. An `...` left in place counts as not yet answered.
+    for a known mistake; if the answer's code stopped, it says so first. An `...` left in place counts as not
+    yet answered.
     """
     if exercise not in EXERCISES:
         raise ValueError(f"exercise is {exercise!r}: it must be one of {', '.join(sorted(EXERCISES))}")

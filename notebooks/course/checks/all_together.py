@@ -1,18 +1,17 @@
 """The exercises of notebook 17, *All together*."""
 
+import operator
+
 import torch
 from torch import inf
 
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
+from vsecore.recipes import Recipe, get
 
 
 def parts_of(combine):
     """What a learner makes of VSE++: reasoners, pools, losses, and whether all else stayed."""
-    import operator
-
-    from vsecore.recipes import Recipe, get
-
     plain = get("vsepp_grid_gru")
     made = combine(plain)
     if not isinstance(made, Recipe):

@@ -117,7 +117,7 @@ passed = Check(lambda answer: True)
 
 
 holds = Check
-"""Anything else that is true of a right answer. `wrong` passes the trials before it and fails it."""
+"""Anything else that is true of a right answer."""
 
 
 def between(low: float, high: float) -> Check:

@@ -102,15 +102,13 @@ WORD = {
 
 def looked_at(answer):
     """The first word's affinities with the two boxes of 07.break, and its weights, (2,) each."""
-    boxes = torch.stack([torch.tensor([0.8, 0.6]).double(), torch.as_tensor(answer).double()])  # (2, 2)
-    words = torch.eye(2).double()
+    boxes, words = torch.stack([torch.tensor([0.8, 0.6]), answer]), torch.eye(2)  # (2, 2) each
     return affinities(words, boxes)[0], attention_weights(words, boxes)[0]
 
 
 BREAK = {
     "Give one box: two numbers, not both 0.": holds(
-        lambda answer: torch.as_tensor(answer).shape == (2,) and torch.as_tensor(answer).double().norm() > 0,
-        wrong=[[0.3, -0.9, 0.1]],
+        lambda answer: answer.shape == (2,) and answer.any(), wrong=[[0.3, -0.9, 0.1]]
     ),
     "Its affinity with the first word, the cosine with (1, 0), must be below 0.5.": holds(
         lambda answer: looked_at(answer)[0][1] < 0.5, wrong=[[0.9, -0.5]]
@@ -120,7 +118,7 @@ BREAK = {
     ),
     "Both affinities of your box are positive, so its column has length one, like the first box's. What does "
     "the clip do to a negative one?": like(
-        [0.4, 0.9], when=lambda answer: torch.as_tensor(answer).shape == (2,) and min(answer) > 0
+        [0.4, 0.9], when=lambda answer: answer.shape == (2,) and min(answer) > 0
     ),
 }
 
@@ -188,7 +186,7 @@ EXERCISES = {
     "07.divide": predict("Which points better?", 3, "affinity", "weight", "the same"),
     "07.score": code("What the words have found", 10, SCORE, score, weighted),
     "07.word": compute("A query of one word", 6, WORD, difficulty="easy", tolerance=2e-3),
-    "07.break": break_it("A box that nobody mentions", 8, BREAK, solution=[0.3, -0.95]),
+    "07.break": break_it("A box that nobody mentions", 8, BREAK, solution=torch.tensor([0.3, -0.95])),
     "07.focus": code("Leave out what matters less", 14, FOCUS, refocus, spread),
     "07.fast": code("Relevance without reading", 12, FAST, relevance_from_products, products),
     "07.explore": explore("Change one thing", 15),

@@ -37,11 +37,7 @@ NOT_ANSWERED = "Not answered yet: put your answer in place of the dots."
 
 
 class Check:
-    """Something that may be true of an answer.
-
-    The tests need answers that are `wrong`: to a trial, those that pass the trials before it and fail this
-    one; to a known mistake, those that make it.
-    """
+    """Something that may be true of an answer. The tests need answers that are `wrong` (see `kinds`)."""
 
     def __init__(self, predicate: Callable[[Any], Any], wrong: Sequence[Any] = ()) -> None:
         self.predicate, self.wrong = predicate, wrong
@@ -108,11 +104,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How good an answer is. As the last line of a cell it prints as a reply to the learner.
-
-    The points are the trials passed before the first that failed. The message is "Right.", or the hint of
-    that one or of a known mistake; if the learner's code stopped, it says so first.
-    """
+    """How good an answer is (see `check`). As the last line of a cell it prints as a reply to the learner."""
 
     title: str
     points: int
@@ -165,11 +157,11 @@ def judge_by_trials(task: Exercise, answer: Any) -> Judgement:
     if isinstance(answer, str) and task.kind != "predict":  # a number may stand in quotes
         with suppress(ValueError):
             answer = float(answer)
-    if isinstance(answer, np.ndarray | list | tuple | Tensor):
-        answer = _formed(answer, task.solution)
     if callable(answer):
         form = _in_the_right_form(answer, task.called(task.reference)) if task.reference else answer
         answer = _stopped_by_dots(form)
+    else:
+        answer = _formed(answer, task.solution)
     for points, trial in enumerate(task.trials):
         passed, trouble = _tried(task, trial, answer)
         if isinstance(trouble, _DotsLeftError):

@@ -122,25 +122,23 @@ PERFECT = (torch.arange(20)[:, None] == OWNER).float()
 
 BREAK = {
     "Scores have one row for each picture and one column for each caption: (20, 100).": holds(
-        lambda answer: torch.as_tensor(answer).shape == (20, 100), wrong=[torch.zeros(20)]
+        lambda answer: answer.shape == (20, 100), wrong=[torch.zeros(20)]
     ),
     "vsecore refuses a score that is not a number. Ordinary numbers can do it.": holds(
-        lambda answer: not torch.as_tensor(answer).isnan().any(), wrong=[torch.full((20, 100), torch.nan)]
+        lambda answer: not answer.isnan().any(), wrong=[torch.full((20, 100), torch.nan)]
     ),
     "For some caption another picture still scores higher. When is no score higher than another?": holds(
-        lambda answer: (
-            not (torch.as_tensor(answer) > torch.as_tensor(answer)[OWNER, torch.arange(100)]).any()
-        ),
+        lambda answer: not (answer > answer[OWNER, torch.arange(100)]).any(),
         wrong=[torch.arange(20.0)[:, None].expand(20, 100)],
     ),
     "vsecore finds some own pictures: for some captions your scores put the own picture first.": holds(
-        lambda answer: evaluate(torch.as_tensor(answer), OWNER)["t2i_r1"] == 0, wrong=[PERFECT * (OWNER == 3)]
+        lambda answer: evaluate(answer, OWNER)["t2i_r1"] == 0, wrong=[PERFECT * (OWNER == 3)]
     ),
     "That is a perfect system: it knows which pairs belong together. Yours should know nothing.": like(
-        PERFECT, when=lambda answer: evaluate(torch.as_tensor(answer), OWNER)["t2i_r1"] == 100
+        PERFECT, when=lambda answer: evaluate(answer, OWNER)["t2i_r1"] == 100
     ),
     "Transpose it: one row for each picture, one column for each caption.": like(
-        torch.zeros(100, 20), when=lambda answer: torch.as_tensor(answer).shape == (100, 20)
+        torch.zeros(100, 20), when=lambda answer: answer.shape == (100, 20)
     ),
 }
 

@@ -42,7 +42,8 @@ Whichever trial failed, the learner gets the hint of the first mistake that fits
 
 **Tests** make sure that the reference gets all points, that each known mistake fails and gets its hint, and
 that each trial is the first that some wrong answer fails. They make that answer themselves: another number,
-or the reference's result, damaged on this trial's inputs. Give a trial `wrong=[...]` where that will not do.
+or the reference's result, damaged on this trial's inputs. Where that will not do, give a trial `wrong=[...]`:
+answers that pass the trials before it and fail this one.
 
 **The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
 function at the top level of the module, without annotations as learners write it, let it use only what is
@@ -50,9 +51,9 @@ imported from other modules, under names other than its own, and let it call an 
 
 Four things to keep in mind. Two equal hints in one table are one entry. `gradient` compares with the
 reference's gradient: say `exact=False` where right answers may have another one (if the reference also
-normalises, for example). Answers may be integers, lists or arrays, so begin a predicate with
-`torch.as_tensor(answer).double()`. Learners see points, keys, hints and messages: do not change them without
-need.
+normalises, for example). Integers, lists and arrays are brought into the form of the `solution`, or of what
+the reference returns, so a predicate gets a tensor where that is one. Learners see points, keys, hints and
+messages: do not change them without need.
 """
 
 from collections.abc import Callable, Mapping

@@ -185,7 +185,7 @@ TIES = torch.kron(torch.eye(2), torch.ones(2, 2))
 
 def cost_of(scores):
     """The hardest-negative loss of a learner's batch of four."""
-    return float(triplet(torch.as_tensor(scores, dtype=torch.float32)))
+    return float(triplet(scores))
 
 
 def is_batch_of_four(answer):

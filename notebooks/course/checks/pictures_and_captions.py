@@ -22,8 +22,8 @@ def consistent(matched, claimed, facts):
     return len(taken) == len(set(taken)) and claims_hold(matched, claimed, facts)
 
 
-def claims_hold(matched, claimed, facts, each=all):
-    return all(each((name, a, b) in facts for a in matched[i] for b in matched[j]) for name, i, j in claimed)
+def claims_hold(matched, claimed, facts):
+    return all((name, a, b) in facts for name, i, j in claimed for a in matched[i] for b in matched[j])
 
 
 def case(matched=((2,), (0,)), claimed=(("holding", 0, 1),), facts=(("left of", 0, 2), ("holding", 2, 0))):

@@ -11,13 +11,13 @@ from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
 
 def theta(answer, longer=1):
     """What the answer's two vectors make of the sorted rows of 10.weights, (2, 3)."""
-    rows = torch.tensor([[3, 2], [1, 2], [0, 1]]).double()  # (N, D)
-    return (longer * torch.as_tensor(answer, dtype=torch.float64) @ rows.T).softmax(1)
+    rows = torch.tensor([[3.0, 2], [1, 2], [0, 1]])  # (N, D)
+    return (longer * answer @ rows.T).softmax(1)
 
 
 WEIGHTS = {
     "Two vectors of two numbers each: W for the maximum, then W for 2-max.": holds(
-        lambda answer: torch.as_tensor(answer).shape == (2, 2) and bool(theta(answer).isfinite().all()),
+        lambda answer: answer.shape == (2, 2) and bool(theta(answer).isfinite().all()),
         wrong=[[10.0, 0.0]],
     ),
     "The maximum: the first row's logit must be far above the others'. By which number do the first two rows "
@@ -29,7 +29,7 @@ WEIGHTS = {
         lambda answer: theta(answer)[1, 2] <= 0.01, wrong=[[[10, 0], [0, -20]]]
     ),
     "These look like the weights θ of three rows. Give W: the softmax turns its products into θ.": like(
-        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], when=lambda answer: torch.as_tensor(answer).shape == (2, 3)
+        [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], when=lambda answer: answer.shape == (2, 3)
     ),
     "W = 0 gives all rows the same weight: that is the mean.": torch.zeros(2, 2),
     "The direction is right, but the softmax still gives weight to every row: make W longer.": like(

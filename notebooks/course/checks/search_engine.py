@@ -21,7 +21,6 @@ def exact_search(vectors, query, k, block):
 
 def searched(search, count, k, block, shift=0.0):
     """What a search finds in a file of vectors, and the most rows that it asked for at once."""
-    import numpy as np
 
     class File:
         """Vectors on a disk: they can be sliced, and counted."""

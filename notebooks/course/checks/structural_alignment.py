@@ -147,25 +147,21 @@ EVEN = {
 
 def padded(answer):
     """The share of a row of padding in the pool of 06.break, and the pool's cosine with the right one."""
-    rows = torch.stack([torch.tensor([0, 1]), torch.tensor([0, 1]), torch.as_tensor(answer)]).double()
+    rows = torch.stack([torch.tensor([0.0, 1.0]), torch.tensor([0.0, 1.0]), answer])  # (3, 2)
     weights = rows[:, 0].softmax(0)  # (3,)
     return weights[2], normalize(weights @ rows, dim=0)[1]
 
 
 BREAK = {
-    "Give one row of padding: two numbers.": holds(
-        lambda answer: torch.as_tensor(answer).shape == (2,), wrong=[[1, -1, -1]]
-    ),
+    "Give one row of padding: two numbers.": holds(lambda answer: answer.shape == (2,), wrong=[[1, -1, -1]]),
     "Both numbers must lie between -3 and 3.": holds(
-        lambda answer: torch.as_tensor(answer).abs().max() <= 3, wrong=[[9.0, -9.0]]
+        lambda answer: answer.abs().max() <= 3, wrong=[[9.0, -9.0]]
     ),
     "The pool does not point downwards yet. What the padding adds is its share times its vector.": holds(
         lambda answer: padded(answer)[1] < 0, wrong=[[1, -0.5]]
     ),
     "A row of zeros takes a third of the weight and adds nothing: the pool becomes shorter, but keeps its "
-    "direction, and the cosine sees only that.": like(
-        torch.zeros(2), when=lambda answer: not torch.as_tensor(answer).any()
-    ),
+    "direction, and the cosine sees only that.": like(torch.zeros(2), when=lambda answer: not answer.any()),
     "Your row points the right way, but it has a small share: w must like it.": like(
         [-2.0, -3.0], when=lambda answer: answer[1] < 0 and padded(answer)[0] < 0.3
     ),
@@ -180,6 +176,6 @@ EXERCISES = {
     "06.equal": predict("Equal pools", 3, "a", "b", "c"),
     "06.attend": code("Node cross-attention", 10, HINGES, node_hinges, two_sides, instead=ATTENTION),
     "06.even": compute("The largest share", 5, EVEN, difficulty="easy", tolerance=2e-3),
-    "06.break": break_it("Let the padding in", 8, BREAK, solution=[2.0, -3.0]),
+    "06.break": break_it("Let the padding in", 8, BREAK, solution=torch.tensor([2.0, -3.0])),
     "06.explore": explore("How the pools begin", 15),
 }

@@ -62,7 +62,7 @@ ALIKE: dict[str, tuple[str, ...]] = {
 """Words that may stand in each other's place."""
 
 
-def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -> None:
+def lay_explainer(folder: Path, names: Sequence[str] = tuple(trained.SYSTEMS)) -> None:
     """Write everything that the explainer loads into a folder, with some of the systems and the first engine.
 
     The same weights give the same bytes. A folder that exists is replaced, but for the runs that were
@@ -70,37 +70,31 @@ def lay_explainer(folder: Path, names: Iterable[str] = tuple(trained.SYSTEMS)) -
     """
     part = folder.with_name(f".{folder.name}.part")  # whole or not at all
     shutil.rmtree(part, ignore_errors=True)
-    _lay(part, tuple(names))
+    shutil.copytree(SCRIPTS, part)
+    tests: dict[FeatureKind, Split] = {
+        kind: scenes.load(train=1, dev=1, features=kind).test for kind in ("grid", "region")
+    }
+    write_script(part, "world", world(names))
+    first, vocabulary = first_engine()
+    write_script(part, "first", exported(first, FIRST_RECIPE, vocabulary, tests["grid"], "First engine"))
+    for name in names:
+        recipe, model, words = trained.recipe_of(name), trained.load(name), trained.vocabulary(name)
+        read, more = tests[recipe.features], dict[str, object]()
+        if trained.SYSTEMS[name].kind == "mark":
+            read, bare, spoken = trained.marked(read)
+            more = {"bare": index(model, bare, words)["index"], "spoken": spoken}
+        write_script(part, name, exported(model, recipe, words, read) | more)
+    for name in film.FILMS:
+        write_script(part, name, film.told(name, tests["grid"]))
+    for kind, split in tests.items():
+        lay_features(part, kind, split)
+    (part / "pictures").mkdir()
+    for row, pixels in enumerate(scenes.pixels("test")):
+        Image.fromarray(pixels).save(part / "pictures" / f"{row}.webp", quality=75)
     for run in folder.glob("run-*.js"):
         shutil.copy2(run, part)
     shutil.rmtree(folder, ignore_errors=True)
     part.rename(folder)
-
-
-def _lay(folder: Path, names: Sequence[str]) -> None:
-    shutil.copytree(SCRIPTS, folder)
-    tests: dict[FeatureKind, Split] = {
-        kind: scenes.load(train=1, dev=1, features=kind).test for kind in ("grid", "region")
-    }
-    write_script(folder, "world", world(names))
-    first, vocabulary = first_engine()
-    write_script(folder, "first", exported(first, FIRST_RECIPE, vocabulary, tests["grid"], "First engine"))
-    for name in names:
-        recipe, model, words = trained.recipe_of(name), trained.load(name), trained.vocabulary(name)
-        own = tests[recipe.features]
-        if trained.SYSTEMS[name].kind != "mark":
-            write_script(folder, name, exported(model, recipe, words, own))
-            continue
-        tagged, bare, spoken = trained.marked(own)
-        more = {"bare": index(model, bare, words)["index"], "spoken": spoken}
-        write_script(folder, name, exported(model, recipe, words, tagged) | more)
-    for name in film.FILMS:
-        write_script(folder, name, film.told(name, tests["grid"]))
-    for kind, split in tests.items():
-        lay_features(folder, kind, split)
-    (folder / "pictures").mkdir()
-    for row, pixels in enumerate(scenes.pixels("test")):
-        Image.fromarray(pixels).save(folder / "pictures" / f"{row}.webp", quality=75)
 
 
 def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
@@ -125,7 +119,7 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
 
 def _outdated(folder: Path) -> bool:
     """Whether the explainer is not there, or was written before one of the files that it is made from."""
-    last = folder / "pictures"  # what `_lay` writes last
+    last = folder / "pictures"  # what `lay_explainer` writes last
     own = (*SCRIPTS.parent.glob("*.*"), *SCRIPTS.iterdir())
     sources = (*own, *paths.assets().rglob("*.safetensors"), *paths.PACKAGE.rglob("*.py"))
     return not last.is_dir() or last.stat().st_mtime < max(path.stat().st_mtime for path in sources)

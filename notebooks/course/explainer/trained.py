@@ -58,14 +58,11 @@ class Shown(NamedTuple):
     kind: str
     about: str
     recipe: str
-    changes: dict[str, Any]
+    changes: Mapping[str, Any] = {}
 
 
 _FILE = Path(__file__).with_name("systems.yml")
-SYSTEMS = {
-    name: Shown(**{"changes": {}} | shown)
-    for name, shown in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()
-}
+SYSTEMS = {name: Shown(**shown) for name, shown in yaml.safe_load(_FILE.read_text(encoding="utf-8")).items()}
 """The systems by the names of their files, in the order of the buttons."""
 
 

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 
 from course.batch import notebooks
 from course.grading.parts import key_of, with_import, without_marks, without_parts
-from course.grading.plain import Directive, blocks, citations, folded, key_of_label, plain_markdown
+from course.grading.plain import Directive, blocks, folded, key_of_label, plain_markdown
 from vsecore.data.files import write_whole
 from vsecore.paths import ROOT, results
 
@@ -45,12 +45,12 @@ def write_learner_copies(
     unchanged. A link to a notebook that is neither written nor in the folder becomes words. Each exercise has
     its solution folded beneath it, or all of them are left out.
     """
-    cite, chosen, made = citations(), notebooks(names), {}
+    chosen, made = notebooks(names), {}
     beside = {path.name for path in (*chosen, *folder.glob("*.ipynb"))}
     for path in chosen:
         stored = nbformat.read(path, as_version=4)
         try:
-            made[folder / path.name] = learner_copy(stored, cite, solutions=solutions, beside=beside)
+            made[folder / path.name] = learner_copy(stored, solutions=solutions, beside=beside)
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     fates = {}
@@ -87,12 +87,7 @@ def digest(cells: Iterable[Any]) -> str:
 
 
 def learner_copy(
-    notebook: NotebookNode,
-    cite: Callable[[str], str],
-    *,
-    solutions: bool = True,
-    outputs: bool = False,
-    beside: Collection[str] = (),
+    notebook: NotebookNode, *, solutions: bool = True, outputs: bool = False, beside: Collection[str] = ()
 ) -> NotebookNode:
     """Return a notebook with the learner's parts cut out, no outputs, and its text in plain Markdown.
 
@@ -108,7 +103,7 @@ def learner_copy(
     solved: dict[str, str] = {}  # the exercises that wait for their solution, with the whole cell
     for cell in made.cells:
         if cell.cell_type == "markdown":
-            cell.source = in_plain_words(cell.source, solved if solutions else None, cite)
+            cell.source = in_plain_words(cell.source, solved if solutions else None)
         elif cell.cell_type == "code":
             cell.source = with_import(cell.source)
             if key := key_of(cell.source):
@@ -138,7 +133,7 @@ def learner_copy(
     return made
 
 
-def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str], str]) -> str:
+def in_plain_words(text: str, solved: dict[str, str] | None) -> str:
     """Return a Markdown cell in plain words, each solution folded around the code that it is about.
 
     `solved` holds the whole cell of each exercise above; what is used is taken out. None: solutions go.
@@ -147,17 +142,17 @@ def in_plain_words(text: str, solved: dict[str, str] | None, cite: Callable[[str
     waiting = ""  # text between solutions, which is said in one piece
     for block in blocks(text):
         if isinstance(block, Directive) and block.name == "solution":
-            made.append(plain_markdown(waiting, cite))
+            made.append(plain_markdown(waiting))
             waiting = ""
             if solved is not None:
                 key = key_of_label(block.argument)
                 if key not in solved:
                     raise ValueError(f"the solution to {block.argument!r} has no cell above it")
-                words = plain_markdown("\n".join(block.body), cite)
+                words = plain_markdown("\n".join(block.body))
                 made.append(folded("Solution", f"{words}\n\n```python\n{solved.pop(key)}\n```"))
         else:
             waiting += f"{block if isinstance(block, str) else block.source}\n"
-    made.append(plain_markdown(waiting, cite))
+    made.append(plain_markdown(waiting))
     return "\n\n".join(part for part in made if part.strip())
 
 

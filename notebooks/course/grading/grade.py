@@ -3,10 +3,11 @@
 import csv
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import typer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from course.batch import make_world
@@ -46,14 +47,12 @@ def grade_folder(
     tier: Tier = "smoke",
     minutes: Positive = 10.0,
     jobs: Count = 1,
-    tell: Callable[[str], None] = print,
 ) -> Path:
     """Run the notebooks of one learner or of a class, write a report, and return the page to open.
 
     What was handed in is read and never written to. It is other people's code: run this in a container (see
     the instructor page). What an earlier run has marked is not run again if nothing has changed since, so a
-    run that was stopped goes on. The arguments are those of `python -m course grade`; `tell` is called with a
-    line about each notebook.
+    run that was stopped goes on. The arguments are those of `python -m course grade`.
     """
     if unknown := [name for name in homework if not exercises_of([name])]:
         raise ValueError(
@@ -74,22 +73,22 @@ def grade_folder(
 
     marked = {work.learner: earlier for work in works if (earlier := known(work))}
     if marked:
-        tell(f"kept, since nothing has changed: the marks of {len(marked)} of {len(works)}")
+        typer.echo(f"kept, since nothing has changed: the marks of {len(marked)} of {len(works)}")
 
     def done(work: Work, result: Marked) -> None:
         marked[work.learner] = result
-        tell(one_line(work.learner))
+        typer.echo(one_line(work.learner))
         for one in result.notebooks:
             points = sum(mark.points for mark in one.marks)
             possible = sum(mark.possible for mark in one.marks)
-            tell(f"  {one_line(one.name)}: {points} of {possible} points in {one.seconds:.0f} s")
+            typer.echo(f"  {one_line(one.name)}: {points} of {possible} points in {one.seconds:.0f} s")
             for trouble in one.troubles:
-                tell(f"    {trouble}")
+                typer.echo(f"    {trouble}")
 
     waiting = [work for work in works if work.notebooks and work.learner not in marked]
     opened = [one.notebook for work in waiting for one in work.notebooks if one.notebook]
     if any("course.begin(" in cell.source for notebook in opened for cell in notebook.cells):
-        tell("making the embedded world, unless it is in the cache")
+        typer.echo("making the embedded world, unless it is in the cache")
         make_world(tier)  # for a kernel cannot add to the cache
     mark_all(waiting, jobs, done)
     learners = []

@@ -7,13 +7,13 @@ import dis
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course.checks.borrowed import is_stub
+from course.checks.borrowed import is_stub, names_in
 from course.checks.exercise import Exercise, Judgement, judge_by_trials, not_answered, refused
 from course.grading import values
 from course.grading.kernel import Filed
@@ -67,7 +67,7 @@ def source_of(function: Callable[..., Any]) -> str:
     if not function.__module__.startswith("course.checks"):  # one of the package's own
         imports[function.__name__], parts = f"{function.__module__}:{function.__name__}", []
     for part in parts:  # which grows
-        for name in _globals(part.__code__):
+        for name in names_in(part.__code__, [dis.opmap["LOAD_GLOBAL"]]):
             used = part.__globals__.get(name)
             if isinstance(used, ModuleType):
                 imports[name] = used.__name__
@@ -77,12 +77,6 @@ def source_of(function: Callable[..., Any]) -> str:
                 imports[name] = f"{used.__module__}:{used.__name__}"
     source = "\n".join(map(inspect.getsource, parts))
     return f"{function.__name__!r}, {source!r}, {imports!r}"
-
-
-def _globals(code: CodeType) -> set[str]:
-    """The global names that code reads, and not those of attributes."""
-    read = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
-    return read.union(*(_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 class Distant:

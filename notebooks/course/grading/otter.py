@@ -5,7 +5,7 @@ Otter has what schools use, but runs its tests in the learner's own process, and
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import nbformat
@@ -17,15 +17,15 @@ from course.batch import notebooks
 from course.checks import EXERCISES
 from course.grading.copies import in_plain_words
 from course.grading.parts import BEGINS, ENDS, key_of, unbroken, with_import
-from course.grading.plain import citations
 from vsecore.data.files import write_whole
 
 
 def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
     """Write stored notebooks as what `otter assign` reads; a file that is there is never written over."""
-    cite, made = citations(), {}
-    for path in notebooks(names):
-        made[folder / path.name] = assignment(nbformat.read(path, as_version=4), path.stem, cite)
+    made = {
+        folder / path.name: assignment(nbformat.read(path, as_version=4), path.stem)
+        for path in notebooks(names)
+    }
     for path in made:
         if path.exists():
             raise FileExistsError(f"{path} is there already: move it away, or name another folder")
@@ -34,13 +34,13 @@ def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
     return list(made)
 
 
-def assignment(notebook: NotebookNode, name: str, cite: Callable[[str], str]) -> NotebookNode:
+def assignment(notebook: NotebookNode, name: str) -> NotebookNode:
     """Return a stored notebook as an assignment: each exercise a question, solved, with its tests."""
     settings = {"name": name, "export_cell": False, "tests": {"ok_format": False}}
     cells = [new_raw_cell(f"# ASSIGNMENT CONFIG\n{yaml.safe_dump(settings)}")]
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cells.append(new_markdown_cell(in_plain_words(cell.source, None, cite)))
+            cells.append(new_markdown_cell(in_plain_words(cell.source, None)))
         elif key := key_of(cell.source):
             source, answer = _answer(with_import(cell.source), key)
             question = yaml.safe_dump({"name": key.replace(".", "_")})

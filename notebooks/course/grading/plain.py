@@ -6,9 +6,11 @@ exercises, boxes, and references to papers.
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from pybtex.database import parse_file
 from pybtex.richtext import Text
@@ -66,23 +68,23 @@ def blocks(text: str) -> Iterator[str | Directive]:
         yield "\n".join(lines[begun:])
 
 
-def plain_markdown(text: str, cite: Callable[[str], str]) -> str:
+def plain_markdown(text: str) -> str:
     """Say a text of the book, without solutions, in plain Markdown.
 
-    Exercises get a heading, boxes become quoted blocks, citations what `cite` makes of them (see
-    `citations`), and other references words, those to the book's own pages too. What it does not know stays
-    as it is; a link to another notebook does, which JupyterLab opens.
+    Exercises get a heading, boxes become quoted blocks, citations names and years, and other references
+    words, those to the book's own pages too. What it does not know stays as it is; a link to another notebook
+    does, which JupyterLab opens.
     """
     made: list[str] = []
     for block in blocks(text):
         if isinstance(block, str):
-            said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split()), cite), block)
+            said = _ROLE.sub(lambda role: _words(role[1], " ".join(role[2].split())), block)
             made.append(_BOOK_PAGE.sub(r"\1 of the book", said))
             continue
         if block.name != "exercise" and not _BOX.fullmatch(block.name):
             made.append(block.source)
             continue
-        body = plain_markdown("\n".join(block.body), cite)
+        body = plain_markdown("\n".join(block.body))
         if block.name == "exercise":
             key = key_of_label(block.options.get("label", ""))
             made += [f"### Exercise: {block.argument}", ""]
@@ -120,7 +122,7 @@ def facts_of(key: str) -> str:
     return f"*{key}: {task.kind}, {task.difficulty}; about {minutes}; {points}{flow}.*"
 
 
-def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
+def _words(role: str, content: str) -> str:
     """What a role says without the book: `{ref}`the title <label>`` is "the title"."""
     if role.startswith("cite"):
         return cite(content)
@@ -129,26 +131,26 @@ def _words(role: str, content: str, cite: Callable[[str], str]) -> str:
     return re.sub(r"\s*<[^>]*>$", "", content)
 
 
-def citations(bibliography: Path = ROOT / "book" / "references.bib") -> Callable[[str], str]:
-    """Read a BibTeX file; return what turns keys, parted by commas, into "(Chen et al., 2020; Yan, 2019)".
+def cite(keys: str, bibliography: Path = ROOT / "book" / "references.bib") -> str:
+    """Say keys of a BibTeX file, parted by commas, as "(Chen et al., 2020; Yan, 2019)".
 
     Each paper is a link to where it can be read, if the file says where; an unknown key is a ValueError.
     """
-    entries = parse_file(str(bibliography), bib_format="bibtex").entries
+    entries, said = _entries(bibliography), []
+    for key in (part.strip() for part in keys.split(",")):
+        if key not in entries:
+            raise ValueError(f"{bibliography.name} has no entry {key!r}, which a notebook cites")
+        people = entries[key].persons.get("author") or entries[key].persons.get("editor") or []
+        names = [" ".join([*person.prelast_names, *person.last_names]) for person in people]
+        names = [str(Text.from_latex(name)) for name in names]  # LaTeX's accents and braces undone
+        who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
+        words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
+        url, doi = (entries[key].fields.get(field, "") for field in ("url", "doi"))
+        address = url or (f"https://doi.org/{doi}" if doi else "")
+        said.append(f"[{words}]({address})" if address else words)
+    return f"({'; '.join(said)})"
 
-    def cite(keys: str) -> str:
-        said = []
-        for key in (part.strip() for part in keys.split(",")):
-            if key not in entries:
-                raise ValueError(f"{bibliography.name} has no entry {key!r}, which a notebook cites")
-            people = entries[key].persons.get("author") or entries[key].persons.get("editor") or []
-            names = [" ".join([*person.prelast_names, *person.last_names]) for person in people]
-            names = [str(Text.from_latex(name)) for name in names]  # LaTeX's accents and braces undone
-            who = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
-            words = ", ".join(part for part in (who, entries[key].fields.get("year", "")) if part)
-            url, doi = (entries[key].fields.get(field, "") for field in ("url", "doi"))
-            address = url or (f"https://doi.org/{doi}" if doi else "")
-            said.append(f"[{words}]({address})" if address else words)
-        return f"({'; '.join(said)})"
 
-    return cite
+@cache
+def _entries(bibliography: Path) -> Any:
+    return parse_file(str(bibliography), bib_format="bibtex").entries
