@@ -756,7 +756,7 @@ lesson.finding("without the marks it finds less than before", 5 < lost < 80)
 # best learning rate; the probe reads relations such as *left* and *right*, and sizes.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-arms = {"no ITD": "BL", "ITD": "BL + ITD, dual", "ITD ≤ 20": "BL + ITD, a bound that can be met"}
+arms = {"no ITD": "BL", "ITD": "BL + ITD, dual", "≤ 20": "BL + ITD, a bound that can be met"}
 arms = {name: ("latent_targets", arm) for name, arm in arms.items()}
 found = experiments.side_by_side(arms, "scenes")
 base, itd, bounded = found.values()
