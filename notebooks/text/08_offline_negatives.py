@@ -256,6 +256,12 @@ for name, N in most.items():
 # `scores` is a block, (b, Nc): its rows are the pictures `first`, `first + 1` and so on. Set the scores of each picture's own captions to
 # minus infinity. `owner`, (Nc,), is the picture of each caption.
 # ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# Row i of the block is picture `first` + i. Compare a column of these numbers, (b, 1), with `owner`.
+# ```
 
 
 # %%
@@ -316,6 +322,13 @@ def merge(best, rows, scores, first):  # (Nc, k), (Nc, k), (b, Nc), a row -> two
 # Put it together. Return for each picture the rows of its hardest captions, (Ni, `texts`), and for each caption those of its hardest
 # pictures, (Nc, `pictures`). Compute each block of scores once and use it for both directions. (An answer without blocks passes too, but
 # real training sets need them.) You may use `hide_own` and `merge`.
+# ```
+#
+# ```{hint}
+# :class: dropdown
+#
+# A block has all captions of its pictures, so its own `topk` is final for them. For the captions it is only one of several blocks: merge it
+# into a running best, (Nc, `pictures`), that starts at minus infinity, with whole numbers as rows.
 # ```
 
 
