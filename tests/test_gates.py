@@ -70,6 +70,7 @@ def test_systems_are_paired_by_their_seeds():
         (arm(curves=[RISING, FALLING, FALLING]), None),  # the seeds level off together
         (arm(curves=[RISING, RISING, FALLING]), "length of first"),
         (arm(curves=[]), "length of first"),
+        (arm(dict.fromkeys(BETTER, 0.0), curves=[[0.0] * 6]), None),  # it collapsed: the verdict says so
         (arm(baseline=None), "baseline of first"),
         (arm(baseline=310.0 / 1.005), "baseline of first"),  # above, but by less than the margin
         (arm({0: 310.0, 1: 320.0, 7: 1000.0}), "seeds"),

@@ -200,6 +200,14 @@ def test_begins_as_the_mean(kind):
     torch.testing.assert_close(kind(DIM).double()(x, mask), MeanPool()(x, mask))
 
 
+def test_a_graph_pool_sends_no_huge_gradient_to_an_element_of_zeros():
+    pool, x = GCNPool(DIM), torch.randn(1, 4, DIM, generator=torch.manual_seed(0))
+    nn.init.normal_(pool.layers[0].out.weight)
+    x = x.index_fill(1, torch.tensor([2]), 0.0).requires_grad_()
+    gradient = torch.autograd.grad(pool(x).sum(), x)[0].norm(dim=-1)[0]  # (4,)
+    assert gradient.max() < 1e4
+
+
 @each("adpool")
 def test_adaptive_pooling_is_its_equations_and_tells_its_weights(name, options):
     pool, (x, mask) = make(name, **options), batch()

@@ -13,7 +13,7 @@ from vsecore.data.picture_files import open_picture
 from vsecore.recipes import get
 from vsecore.retriever import Retriever
 from vsecore.scoring import score_split
-from vsecore.training import fit
+from vsecore.training import fit, load_run
 from vsecore.training.command import Command
 
 SENTENCES = ["a dog", "two red dogs and a cat on the beach", "a"]
@@ -68,9 +68,10 @@ def test_a_model_in_ones_home_is_found_and_an_index_finds_it_again_from_any_fold
     home = tmp_path / "c++"  # a plus sign also stands between a recipe and its variants
     make_towers(home / "clip", "clip")
     (home / "mine.yaml").write_text(f"recipe: {home / 'clip'}")
-    train(recipe(training__epochs=1), folder=home / "run")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(home)
+    train(recipe(training__epochs=1), folder="~/run")
+    assert (home / "run").is_dir() and load_run("~/run").recipe.training.epochs == 1
     for name in ("~/run", "~/clip", "~/mine.yaml", "clip", "mine.yaml"):
         model = vsecore.load(name)
         with monkeypatch.context() as elsewhere:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix, hstack
 from torch import Tensor
 
 from vsecore.arguments import Count, Positive, checked
@@ -99,8 +100,6 @@ def _read(train: Split, minimum_count: int) -> tuple[Any, Any]:
 
 def _with_vectors(captions: Sequence[Any], words: Any, vectors: str | Path) -> list[Any]:
     """Append to captions (Nc, V) the weighted sum of their words' vectors: (Nc, V + d)."""
-    from scipy.sparse import csr_matrix, hstack
-
     vocabulary = Vocabulary(list(words.get_feature_names_out()))
     known = load_vectors(vectors, vocabulary)[0][-len(vocabulary.words) :].numpy()  # (V, d)
     known = known - known.mean(0)
@@ -115,8 +114,6 @@ def _whitening(products: np.ndarray, penalty: float) -> np.ndarray:
 
 def _by_picture(captions: Any, split: Split) -> Any:
     """Return the sum of each picture's captions, (n, V), sparse as they are, (Nc, V)."""
-    from scipy.sparse import csr_matrix
-
     return csr_matrix((np.ones(len(split.owner)), (split.owner, np.arange(len(split.owner))))) @ captions
 
 

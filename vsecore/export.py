@@ -130,15 +130,11 @@ def _base64(numbers: Tensor) -> str:
     return base64.b64encode(numbers.numpy().astype(np.int8).tobytes()).decode("ascii")
 
 
-def script(name: str, content: object) -> str:
-    """Return a script that hands something over under a name: a page opened as a file can load no more."""
-    return f"vseTake({json.dumps(name)}, {json.dumps(content, separators=(',', ':'), sort_keys=True)});\n"
-
-
 def write_script(folder: Path, name: str, content: object) -> Path:
-    """Write `script` into a folder as NAME.js; return its path."""
+    """Write a script NAME.js that hands something over: a page opened as a file can load nothing else."""
     path = folder / f"{name}.js"
-    write_whole(path, script(name, content))
+    given = json.dumps(content, separators=(",", ":"), sort_keys=True)
+    write_whole(path, f"vseTake({json.dumps(name)}, {given});\n")
     return path
 
 

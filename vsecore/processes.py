@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -42,7 +42,7 @@ def from_main_process(work: Callable[[], T]) -> T:
 def _portable(error: BaseException) -> BaseException:
     """Return an error, or one with its message if it cannot be sent to other processes."""
     try:
-        copy.deepcopy(error)  # made anew from its arguments, as in another process
+        pickle.loads(pickle.dumps(error))  # as it reaches another process
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
     return error

@@ -12,9 +12,9 @@ import torch
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, Shape, Share, check_heads, checked
+from vsecore.embedding import unit
 from vsecore.masking import check_elements, checked_elements, widened, without_padding
 from vsecore.normalisation import projection
 
@@ -283,8 +283,7 @@ def circular_variance(sets: Annotated[Tensor, Shape("B* K D")]) -> Tensor:
 
     Source: Kim, Kim and Kwak 2023 (DivE), section 4.6: 1 − ‖mean x‖.
     """
-    wide = widened(sets)
-    return 1 - normalize(wide, dim=-1).mean(1).norm(dim=-1)  # (B,)
+    return 1 - unit(widened(sets)).mean(1).norm(dim=-1)  # (B,)
 
 
 def sine_line(places: int, dim: int, device: torch.device | None = None) -> Tensor:

@@ -130,6 +130,7 @@ def data_join(folders: list[Path], *, out: Folder, cells: bool = False) -> None:
     """
     from vsecore.data.joining import join
 
+    stopping.advise(lambda: "continue with the same command")
     _show(join(folders, out, cells))
 
 
@@ -153,6 +154,7 @@ def data_rehearse(
     """
     from vsecore.data.rehearsal import Shape, write_rehearsal
 
+    stopping.advise(lambda: "continue with the same command")
     write_rehearsal(out, Shape.of(collection, features, share), seed)
     _show(out)
 

@@ -108,7 +108,8 @@ def experiment(
 
     def opened(kind: FeatureKind) -> Dataset:
         view = get(compared.recipe.format(features=kind)).view() if kind == "pixels" else None
-        several = [options.open_dataset(source, kind, view, test=split) for source in named]
+        fitting = options.fitting(named, kind)
+        several = [options.open_dataset(source, kind, view, test=split) for source in fitting]
         return next((one for one in several if one.feature_kind == kind), several[0])
 
     found = experiments.run(
@@ -249,7 +250,8 @@ def show(
 
 def _opened(recipe: Recipe, sources: list[str], split: str = "test") -> tuple[str, Dataset]:
     """Return the first source whose data hold what a recipe reads, else the first of all, with its data."""
-    several = [(source, options.open_for(recipe, source, split)) for source in sources]
+    fitting = options.fitting(sources, recipe.features)
+    several = [(source, options.open_for(recipe, source, split)) for source in fitting]
     return next((one for one in several if one[1].feature_kind == recipe.features), several[0])
 
 

@@ -125,7 +125,9 @@ def check_writable(option: str, path: Path | None, folder: bool = True) -> None:
 
 def _checked(folder: bool) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
     def check(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
-        name = parameter.opts[0]
+        from vsecore.data.files import expanded
+
+        name, path = parameter.opts[0], path and expanded(path)
         check_writable(name if name.startswith("-") else name.upper(), path, folder)
         return path
 
@@ -190,6 +192,16 @@ def open_dataset(
         if len(dataset.test) != COCO_5K:
             raise
     return with_boxes(dataset) if boxes else dataset
+
+
+def fitting(sources: Sequence[str], features: FeatureKind) -> Sequence[str]:
+    """Leave out what holds photographs alone, or none, if a recipe reads the other; but not all sources."""
+    from vsecore.data.features import holds_features
+    from vsecore.experiments import WORLDS
+
+    there = [one for one in sources if one in WORLDS or Path(one).is_dir()]
+    other = [one for one in there if (one in WORLDS or holds_features(one)) == (features == "pixels")]
+    return [one for one in sources if one not in other] or sources
 
 
 def open_for(recipe: Recipe, data: str, test: str = "test") -> Dataset:

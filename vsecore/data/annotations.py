@@ -133,12 +133,11 @@ def find_annotations(root: Path, json_path: str | Path | None = None) -> Path:
         # Other texts may lie beside pictures, so a .txt counts as a table only by its name too.
         found = found or sorted(
             path
-            for path in root.iterdir()
+            for path in root.glob("[!.]*")  # not what macOS keeps beside a file
             if path.is_file()
             and (path.suffix.lower() in TABLES or (path.stem == "captions" and is_table(path)))
         )
-        texts = (path for pattern in ("*.txt", "*/*.txt") for path in root.glob(pattern))
-        if not found and any(texts) and read_beside(root)[0]:
+        if not found and read_beside(root)[0]:
             return root
     if len(found) > 1:
         names = ", ".join(path.name for path in found)

@@ -57,7 +57,7 @@ class Backbone(nn.Module):
         self.eval()
         with torch.no_grad():
             blank = torch.zeros(1, 3, picture_size, picture_size, dtype=torch.uint8)
-            seen = network(normalise(blank))
+            seen = network(normalise(blank.to(next(self.parameters(), blank).device)))
         self.kind = kind or ("grid" if seen.dim() == 4 else "patch")
         self.elements, self.feature_dim = _as_elements(seen).shape[1:]
 

@@ -57,7 +57,7 @@ def extract(
     group, folder, left_out = join_processes(), expanded(folder), {}
     if skip_unreadable or from_main_process(lambda: read_meta(folder) is None):
         left_out = from_main_process(lambda: _find_unreadable(caption_splits, skip_unreadable))
-    kept = {name: split.without(left_out.get(name, ())) for name, split in caption_splits.items()}
+    kept = {name: split.without({*left_out.get(name, ())}) for name, split in caption_splits.items()}
     meta = Meta.of(
         kept,
         dataset=next((split.dataset for split in kept.values()), None),

@@ -55,7 +55,7 @@ class Meta:
     kind: FeatureKind = "region"
     picture_size: Count | None = None
     """The side that pictures were given; None: the features come from elsewhere."""
-    dtype: str | None = None
+    dtype: DType | None = None
     elements: Count | None = None
     """N; where pictures have different numbers, the largest."""
     feature_dim: Count | None = None

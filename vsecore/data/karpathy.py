@@ -251,23 +251,23 @@ class _Collection:
 
 def _finder(root: Path) -> Callable[[Entry], Path | None]:
     """Return what finds an entry's file below a root; names are compared in Unicode's composed form."""
-    named: dict[str, list[Path]] = defaultdict(list)
+    named: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))  # then by whole path
     for path in list_pictures(root).pictures:
-        named[name_key(path.name)].append(path)
+        named[name_key(path.name)][f"/{name_key(path.relative_to(root).as_posix())}"].append(path)
 
     def find(entry: Entry) -> Path | None:
-        folder, below = Path(entry.file).parent, f"/{name_key(entry.file)}"
-        places = [root / place for place in (folder, "images" / folder, "", "images")]
-        names = _names_of(entry.name)
+        below = f"/{name_key(entry.file)}"
+        folder, names = below.rpartition("/")[0], _names_of(entry.name)
         for name in names:
-            found = [path for path in named[name] if path.is_file()]  # a pipe would make us wait
-            if near := [path for place in places for path in found if path.parent == place]:
-                return near[0]
+            here = named.get(name, {})
+            near = (here.get(f"{place}/{name}", []) for place in (folder, f"/images{folder}", "", "/images"))
+            if path := next(filter(Path.is_file, itertools.chain(*near)), None):  # a pipe would make us wait
+                return path
             # Every folder may have a "1.jpg": "red/1.jpg" may be "photos/red/1.jpg", or the other way round,
             # but not "blue/1.jpg". COCO has each number once.
-            inside = {path: f"/{name_key(path.relative_to(root).as_posix())}" for path in found}
-            same = [path for path in found if inside[path].endswith(below) or below.endswith(inside[path])]
-            found = same or (found if len(names) > 1 else [])
+            same = [here[inside] for inside in here if inside.endswith(below) or below.endswith(inside)]
+            listed = same or (here.values() if len(names) > 1 else [])
+            found = list(filter(Path.is_file, itertools.chain(*listed)))
             if len(found) > 1 and len({files.digest_of(path) for path in found}) > 1:
                 raise ValueError(
                     f"{entry.name} is in {found[0].parent} and, with other bytes, in {found[1].parent}: "

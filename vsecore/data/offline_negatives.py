@@ -15,7 +15,7 @@ TRIES = 10
 class OfflineNegatives:
     """For each picture the hardest captions that are not its own, for each caption the hardest pictures.
 
-    Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
+    Source: Chen, Deng and Luo 2020 (AOQ), sections 3.2 and 4.2: 300 captions and 60 pictures.
     """
 
     texts: np.ndarray

@@ -26,19 +26,17 @@ KNOWN_WEIGHTS = {
 has tensors of the same names and shapes, but pads pictures differently, so that its features are wrong."""
 
 
-def add_tensors(digest: Any, tensors: Mapping[str, Tensor]) -> None:
-    """Update a digest of hashlib with the names, types, shapes and numbers of tensors."""
+def add_tensors(digest: Any, tensors: Mapping[str, Tensor], shaped: bool = True) -> None:
+    """Update a digest of hashlib with the names and numbers of tensors and, if `shaped`, types and shapes."""
     for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode() if shaped else name.encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
 
 def sha256_of(weights: Mapping[str, Tensor], name: str = "") -> str:
     """Return a sha256 over a name, and the names and numbers of tensors."""
     digest = hashlib.sha256(name.encode())
-    for key, tensor in sorted(weights.items()):
-        digest.update(key.encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    add_tensors(digest, weights, shaped=False)
     return digest.hexdigest()
 
 

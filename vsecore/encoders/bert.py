@@ -12,11 +12,11 @@ from pydantic import Field
 from torch import Tensor
 
 from vsecore.arguments import Count, Share, Whole, checked
-from vsecore.data.files import read_json
+from vsecore.data.files import read_json, write_whole
 from vsecore.data.language_models import model_folder
 from vsecore.data.word_pieces import BERTTokenizer
 from vsecore.encoders.base import TextEncoder, Tokens, WordMask
-from vsecore.encoders.hub import CONFIG, build_model, save_config
+from vsecore.encoders.hub import CONFIG, build_model
 from vsecore.normalisation import projection
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class BERTEncoder(TextEncoder):
         return BERTTokenizer.load(folder)
 
     def save_architecture(self, folder: Path) -> None:
-        save_config(self.config, folder)
+        write_whole(folder / CONFIG, self.config.to_json_string())
 
     @checked
     def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:

@@ -94,7 +94,7 @@ class CaptionTransformer(WordEncoder):
         dim: width D of the joint space.
         **options: as `CaptionOptions`.
 
-    Source: Yan 2019 (thesis), section 2.3: two layers, 300-dimensional fastText vectors, 48 words.
+    Source: Yan 2019 (thesis), sections 2.3 and 3.3: two layers, 300-dimensional fastText vectors, 48 words.
     """
 
     Options = CaptionOptions

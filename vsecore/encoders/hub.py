@@ -9,7 +9,7 @@ import psutil
 import torch
 from safetensors import SafetensorError
 
-from vsecore.data.files import in_batch, write_whole
+from vsecore.data.files import in_batch
 from vsecore.typed import short
 
 if TYPE_CHECKING:
@@ -64,8 +64,3 @@ def build_model(
     if missing := sorted(info["missing_keys"]):
         raise ValueError(f"the weights in {folder} lack {missing[0]}: get them again")
     return cast(Model, model)
-
-
-def save_config(config: PretrainedConfig, folder: Path) -> None:
-    """Write `config.json`, from which a model can be built again without its first weights."""
-    write_whole(folder / CONFIG, config.to_json_string())

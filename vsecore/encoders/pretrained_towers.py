@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from vsecore.arguments import Positive, checked
-from vsecore.data.files import read_json, write_json
+from vsecore.data.files import read_json, write_json, write_whole
 from vsecore.data.language_models import FILES, model_folder
 from vsecore.data.photographs import View
 from vsecore.data.word_pieces import TowerTokenizer
 from vsecore.encoders.base import ImageEncoder, TextEncoder, Tokens, WordMask
-from vsecore.encoders.hub import CONFIG, build_model, save_config
+from vsecore.encoders.hub import CONFIG, build_model
 from vsecore.typed import from_json, short
 
 VISION_CONFIG = "sight.json"
@@ -93,7 +93,7 @@ class PictureTower(ImageEncoder):
         return read_vision_config(model_folder(weights), cls.kind, smallest_crop, flip).view
 
     def save_architecture(self, folder: Path) -> None:
-        save_config(self.config, folder)
+        write_whole(folder / CONFIG, self.config.to_json_string())
         write_json(folder / VISION_CONFIG, asdict(self.vision))
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
@@ -173,7 +173,7 @@ class CaptionTower(TextEncoder):
         return TowerTokenizer.load(folder)
 
     def save_architecture(self, folder: Path) -> None:
-        save_config(self.config, folder)
+        write_whole(folder / CONFIG, self.config.to_json_string())
 
     @checked
     def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, None]:

@@ -102,7 +102,7 @@ def _still_rising(training: Trained) -> str:
         return ""
     if not curve:
         return f"no epochs of {training.name} are recorded"
-    gain = 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve)
+    gain = 1 - max(curve[: _before_last_third(curve)], default=0.0) / max(curve) if any(curve) else 0.0
     still = f"the last third of {len(curve)} epochs still brought {100 * gain:.1f} % of its rsum"
     return still if gain >= LEVELLED else ""
 

@@ -101,9 +101,8 @@ class SigmoidLoss(Loss):
     Args:
         scale: t, what scores are multiplied by, at the start; None: that of the pretrained towers, or 10.
         bias: b, what is added then, at the start; None: that of the pretrained towers, or -10.
-        siblings_are_negatives: see `Step.partners`.
-        pretrained_scale: the scale that pretrained towers were trained with, if they have one.
-        pretrained_bias: their bias, if they have one.
+        siblings_are_negatives, pretrained_scale: as for `ScaledInfoNCE`.
+        pretrained_bias: the pretrained towers' bias, if they have one.
 
     Source: Zhai et al. 2023 (SigLIP), section 3.2, the equation of the sigmoid loss, and algorithm 1; there a
     batch has one caption of each picture.

@@ -51,8 +51,7 @@ class InputTarget(Loss):
     decoder is used in training only.
 
     Args:
-        bound: eta, as for `Constraint`; None: the loss is added, times the weight of its part (beta).
-        projected: as for `Constraint`.
+        bound, projected: as for `LatentTarget`.
         **options: as for `InputTargetDecoder`.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), sections 3.3 and 4.2.

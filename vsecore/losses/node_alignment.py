@@ -170,7 +170,7 @@ class NodePoolingLoss(Loss):
         margin: by how much a positive must win.
         shared: use the same weights for pictures and captions, as the source writes; False: each has its own.
 
-    Source: Yan 2019, section 2.5.1; there 0.8 times this loss is added to 0.2 times the global one.
+    Source: Yan 2019, sections 2.5.1 and 3.4: 0.8 times this loss is added to 0.2 times the global one.
     """
 
     reads = ("elements",)
@@ -192,7 +192,7 @@ class NodePoolingLoss(Loss):
 class NodeCrossAttentionLoss(Loss):
     """`node_cross_attention_loss` of a step.
 
-    Source: Yan 2019, section 2.5.2; there 0.15 times this loss is added to the global one.
+    Source: Yan 2019, sections 2.5.2 and 3.4: 0.15 times this loss is added to the global one.
     """
 
     reads = ("elements",)

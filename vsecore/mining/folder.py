@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vsecore.arguments import Count
-from vsecore.data.files import read_json, write_atomically, write_json
+from vsecore.data.files import expanded, read_json, write_atomically, write_json
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.mining.blocks import Search
@@ -72,7 +72,7 @@ def load_negatives(
     They may have been mined by a teacher: a different model, with a different tokenizer. `expected` says what
     else must be the same (see `negatives_identity`); what differs, or is damaged, is named.
     """
-    folder = Path(folder)
+    folder = expanded(folder)
     if not (folder / NEGATIVES).is_file():
         raise FileNotFoundError(
             f"{folder} holds no finished mining (it has no {NEGATIVES}): name a folder that vse mine wrote"

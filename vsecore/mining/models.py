@@ -11,7 +11,7 @@ from pydantic import SkipValidation
 from torch import Tensor
 
 from vsecore.arguments import Count, checked
-from vsecore.data.files import locked, progress
+from vsecore.data.files import expanded, locked, progress
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Split
 from vsecore.data.weights import add_tensors
@@ -64,7 +64,7 @@ def mine(
     with contextlib.ExitStack() as stack:
         state = None
         if folder is not None:
-            folder = Path(folder)
+            folder = expanded(folder)
             identity = negatives_identity(model, split, tokens, texts, pictures, recipe)
             if (folder / NEGATIVES).is_file():
                 return load_negatives(folder, split, expected=identity)

@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 
 from vsecore.arguments import Count, checked
+from vsecore.embedding import unit
 from vsecore.masking import checked_elements, count_real, widened, without_padding
 from vsecore.pooling.basic import MeanPool
 
@@ -49,8 +49,7 @@ class _Reasoning(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        wide = widened(x)  # padding's length 0 needs a fine eps
-        directions = normalize(wide, dim=-1).to(x.dtype)  # (B, N, D)
+        directions = unit(widened(x)).to(x.dtype)  # (B, N, D)
         relation = self.theta(directions) @ self.phi(directions).transpose(1, 2)  # (B, N, N)
         messages = without_padding(self.message(x), mask)  # (B, N, D)   none from padding
         received = torch.bmm(relation, messages) / count_real(x, mask).view(-1, 1, 1)  # (B, N, D)

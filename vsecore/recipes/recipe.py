@@ -128,7 +128,7 @@ class Training:
 class FirstRound:
     """A training before the training: its model finds the hard negatives that the second one learns from.
 
-    Source: Chen, Deng and Luo 2020 (AOQ), section 3.2; there 300 captions and 60 pictures.
+    Source: Chen, Deng and Luo 2020 (AOQ), sections 3.2 and 4.2: 300 captions and 60 pictures.
     """
 
     losses: tuple[Part, ...] = (Part("triplet"),)

@@ -93,6 +93,8 @@ def tune(
     size = min(recipe.training.batch_size, len(splits["train"].files))
     # Pretrained weights rest while the others are new, and here none are.
     training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=size, frozen_epochs=0)
+    steps = epochs * len(splits["train"].files) // size  # a recipe's own warm-up may last longer than that
+    training = replace(training, warmup_steps=min(training.warmup_steps, steps // 10))
     recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
     for warning in words_report(tokenizer, {name: split.captions for name, split in splits.items()})[1]:

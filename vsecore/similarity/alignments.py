@@ -151,9 +151,7 @@ class AttentionFiltration(_Alignments):
     words and all pictures, as the released code does.
 
     Args:
-        dim: width D of the elements.
-        width: width M of the alignments; None: a quarter of D, as in the paper.
-        dropout: of what weighs the elements of a whole picture or caption.
+        dim, width, dropout: as for `GraphReasoning`.
 
     Source: Diao et al. 2021 (SGRAF), equations 1 to 4, 8 and 9; the dropout from its released code.
     """

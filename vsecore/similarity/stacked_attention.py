@@ -43,8 +43,7 @@ def cross_attention(
         v_mask: bool, (B, N), True where an element is real; None: all are.
         t: the captions' words, (C, M, D).
         t_mask: bool, (C, M), or None.
-        direction: "t2i" or "i2t". For i2t on Flickr30K the released commands have
-            smooth=4 and lse=5.
+        direction: "t2i" or "i2t". For i2t on Flickr30K the released commands have smooth=4 and lse=5.
         smooth: how sharp the attention is, > 0.
         aggregate: "lse", the smooth maximum, or "mean".
         lse: how sharp the smooth maximum is, > 0.

@@ -11,7 +11,7 @@ import torch
 
 from vsecore.data.batches import Batch, make_loader
 from vsecore.data.boxes import with_boxes
-from vsecore.data.files import progress
+from vsecore.data.files import expanded, progress
 from vsecore.data.splits import Dataset
 from vsecore.data.words import TokenizedCaptions, Tokenizer
 from vsecore.model import VSE
@@ -239,7 +239,7 @@ def load_run(folder: str | Path) -> Run:
         FileNotFoundError: the folder holds no run, or one without a finished epoch.
         ValueError: a file is damaged, or belongs to another run; the message names it.
     """
-    folder = Path(folder)
+    folder = expanded(folder)
     identity = read_identity(folder)
     recipe = read_recipe(folder, identity)
     remedy = (

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, cast
 
 import pydantic.dataclasses
 import torch
-from pydantic import ConfigDict, Field, SkipValidation, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, SkipValidation, ValidationError
 from torch import Tensor
 
 from vsecore.arguments import Count, Whole
+from vsecore.data.files import expanded
 from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.words import Tokenizer
 from vsecore.model import VSE
@@ -63,7 +64,7 @@ _CONFIG = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 class Settings:
     """How a training runs. `fit` takes all of these as keywords, or one such object."""
 
-    folder: Path | None = None
+    folder: Annotated[Path, AfterValidator(expanded)] | None = None
     """Where the run is kept, see `checkpoints.RunFolder`; None: nowhere."""
     resume: bool = False
     """Continue the run in the folder, or start one if there is none yet."""
