@@ -86,7 +86,7 @@ class Backbone(nn.Module):
         return self(pictures), None
 
     def decode(self, picture: Picture) -> tuple[np.ndarray, tuple[int, int]]:
-        """Return a picture as the network wants it, (h, w, 3) uint8, and height and width of its file."""
+        """Return a picture as the network wants it, (h, w, 3) uint8, and the size its boxes refer to."""
         size = self.picture_size
         if self.longest is None:
             # At no less than twice the wanted size: faster than in full, and still twice as fine.

@@ -148,7 +148,7 @@ def check_overfit(
     pairs = Split("train", np.asarray(train.pictures[own]), captions, np.arange(len(chosen)), names)
     batch_size = min(recipe.training.batch_size, len(chosen))
     settings: dict[str, Any] = {"batches": "pairs", "batch_size": batch_size, "epochs": epochs}
-    settings |= {"warmup_steps": 0, "schedule": "constant", "snapshots": 0}
+    settings |= {"warmup_steps": 0, "schedule": "constant", "snapshots": 0, "patience": None}
     plain = replace(
         recipe,
         image=replace(recipe.image, element_drop=0.0),
