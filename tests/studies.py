@@ -79,4 +79,5 @@ def write(folder, name, config_hash, data, seed, metrics, seconds, **more):
 @cache
 def _blank():
     """A record of nothing; to look up the code's commit takes a while, so there is one."""
-    return records.record("", config={}, config_hash="", data={}, seed=0, metrics={}, seconds=0.0)
+    config = {"dim": SIX["dim"], "training": {"epochs": SIX["training.epochs"]}}
+    return records.record("", config=config, config_hash="", data={}, seed=0, metrics={}, seconds=0.0)

@@ -286,7 +286,7 @@ class CaptionTower(nn.Module):
 # :label: ex-04-step
 #
 # Write it. `batch.pictures` goes into the picture tower; `batch.tokens` and `batch.token_mask` go into the caption tower. `loss` takes the
-# matrix of similarities, (B, B). Update the weights once and return the loss before that, a plain number.
+# matrix of similarities, (B, B). Update the weights once. Return the loss from before, as a plain number.
 # ```
 #
 # ```{hint}

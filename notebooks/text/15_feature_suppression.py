@@ -756,7 +756,11 @@ lesson.finding("without the marks it finds less than before", 5 < lost < 80)
 # best learning rate; the probe reads relations such as *left* and *right*, and sizes.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
-arms = {"no ITD": "BL", "ITD": "BL + ITD, dual", "≤ 20": "BL + ITD, a bound that can be met"}
+arms = {
+    "no ITD": "BL",
+    "ITD": "BL + ITD, dual",
+    "ITD, at most 20 nats": "BL + ITD, a bound that can be met",
+}
 arms = {name: ("latent_targets", arm) for name, arm in arms.items()}
 found = experiments.side_by_side(arms, "scenes")
 base, itd, bounded = found.values()
@@ -779,7 +783,8 @@ lower = [base.results["rsum"][one] - itd.results["rsum"][one] for one in range(5
 lesson.outcome(
     "lower by 15, in each seed by 10", 10 < min(lower) and 14.5 < np.mean(lower) < 15.5
 )
-lesson.outcome("with a bound, nothing is lost", abs(base.rsum - bounded.rsum) < 0.5)
+lost = [base.results["rsum"][one] - bounded.results["rsum"][one] for one in range(5)]
+lesson.outcome("with a bound, nothing certain is lost", min(lost) < 0 < max(lost))
 easier = [gain > 1.5 if fact == "relation" else gain < 0.5 for (fact, _), gain in gains.items()]
 lesson.outcome("relations are easier to read, sizes are not", all(easier))
 ends = [
@@ -791,7 +796,7 @@ lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0
 # ITD lowers the rsum by 15, and by 10 or more in each seed. And yet, after fifteen epochs, it does reach the vectors: at equal learning rates,
 # relations are easier to read from them, though sizes are not. (A lower rate keeps more of both, with and without ITD.) So a system can
 # keep a feature and still retrieve less well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
-# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6 (table 1). A constraint that can be met, of 20 nats, costs us nothing.
+# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6 (table 1). A constraint of 20 nats, which can be met, costs us nothing certain.
 #
 # [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, so that no earlier word can help.
 #

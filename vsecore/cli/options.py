@@ -197,9 +197,10 @@ def open_dataset(
 def fitting(sources: Sequence[str], features: FeatureKind) -> Sequence[str]:
     """Leave out what holds photographs alone, or none, if a recipe reads the other; but not all sources."""
     from vsecore.data.features import holds_features
+    from vsecore.data.files import expanded
     from vsecore.experiments import WORLDS
 
-    there = [one for one in sources if one in WORLDS or Path(one).is_dir()]
+    there = [one for one in sources if one in WORLDS or expanded(one).is_dir()]
     other = [one for one in there if (one in WORLDS or holds_features(one)) == (features == "pixels")]
     return [one for one in sources if one not in other] or sources
 

@@ -89,21 +89,28 @@ def survey(
     names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
     entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
 
+    def usual(entry: Record) -> float:
+        """Return the seconds that it would have taken at the usual length and width."""
+        usual, config = changes_of("fair", entry.data["name"]), entry.config
+        length = usual["training.epochs"] / config["training"]["epochs"]
+        return float(entry.seconds * length * (usual["dim"] / config["dim"]) ** 2)
+
     def seconds_of(recipe: str, name: str) -> float:
         """Take as long as the quickest of the recipe, else of its base recipe, else the median of all.
 
         Whatever else a machine does only makes a training slower; one that diverged was not timed.
         """
-        timed = [entry for several in entries.values() for entry in several if entry.seconds]
-        own = [entry.seconds for entry in entries[name] if entry.name == recipe and entry.seconds]
-        base = recipe.partition("+")[0]
-        alike = own or [entry.seconds for entry in timed if entry.name.partition("+")[0] == base]
-        return min(alike) if alike else statistics.median([one.seconds for one in timed] or [math.nan])
+        timed = [
+            one for many in entries.values() for one in many if one.seconds and "members" not in one.config
+        ]
+        own = [entry for entry in entries[name] if entry.name == recipe and entry.seconds]
+        alike = own or [one for one in timed if one.name.partition("+")[0] == recipe.partition("+")[0]]
+        return min(map(usual, alike)) if alike else statistics.median([*map(usual, timed)] or [math.nan])
 
     @cache
     def lacks_of(name: str, arm: str) -> Trainings:
         experiment = get_experiment(name)
-        longer = {  # than the quickest of its recipe; what mines for it is not
+        longer = {  # than usual; what mines for it is not
             recipe: one.times_as_long * one.times_as_wide**2
             for one in experiment.systems(arm, experiment.features_on(data))
             for recipe in one.recipes

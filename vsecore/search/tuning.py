@@ -88,12 +88,13 @@ def tune(
 
     Returns the run of the best epoch on dev.
     """
-    recipe, weights = _recipe_and_weights(engine)
+    folder, (recipe, weights) = expanded(folder), _recipe_and_weights(engine)
     rate = learning_rate or recipe.training.learning_rate * (1 if weights is None else 0.2)
     size = min(recipe.training.batch_size, len(splits["train"].files))
     # Pretrained weights rest while the others are new, and here none are.
     training = replace(recipe.training, learning_rate=rate, epochs=epochs, batch_size=size, frozen_epochs=0)
-    steps = epochs * len(splits["train"].files) // size  # a recipe's own warm-up may last longer than that
+    rows = splits["train"].captions if training.batches == "pairs" else splits["train"].files
+    steps = epochs * (len(rows) // size)  # a recipe's own warm-up may last longer
     training = replace(training, warmup_steps=min(training.warmup_steps, steps // 10))
     recipe = replace(recipe, training=training)
     data, tokenizer = _dataset(engine, splits), engine.tokenizer
@@ -102,7 +103,7 @@ def tune(
     if cut := [text for split in splits.values() for text in split.captions if tokenizer.is_cut(text)]:
         tell(f"note: {counted(cut, 'caption')} longer than the model reads: cut at their end")
     tell(f"before: {_quality_of(engine.model, data.test, tokenizer)}")
-    if not (resume and (Path(folder) / CHECKPOINT).is_file()):  # a run that has begun has passed it
+    if not (resume and (folder / CHECKPOINT).is_file()):  # a run that has begun has passed it
         found = check_overfit(recipe, data.train, tokenizer, weights, seed=seed)
         tell(f"overfit check: R@1 {found:.0f} % on pairs learned by heart, as it should be")
 
@@ -118,7 +119,7 @@ def tune(
     run = fit(recipe, data, folder=folder, resume=resume, callback=after_epoch, **options)
     refuse_collapse(run.model, some, tokenizer)  # a resumed run may have no epoch left to look at
     if engine.source is not None and engine.backbone is not None:
-        write_json(Path(folder) / SOURCE_FILE, asdict(engine.source), indent=1)
+        write_json(folder / SOURCE_FILE, asdict(engine.source), indent=1)
     tell(f"after: {_quality_of(run.model, data.test, tokenizer)}")
     return run
 

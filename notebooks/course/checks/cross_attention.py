@@ -76,7 +76,7 @@ def weighted(seed=4, queries=4, context=5, lse=6.0):
 
 
 SCORE = {
-    "Return one number: how well the caption fits the picture.": shape(),
+    "Return one number, of shape (): how well the caption fits the picture.": shape(),
     "With one query the score is its relevance: the cosine of the query and the weighted sum of the "
     "context's vectors, each of length one.": same(queries=1, by=float),
     "One query is right. Of several, take the logarithm of the sum of exp(lse · relevance), divided by "

@@ -272,6 +272,8 @@ def _advice(task: Exercise, trial: Trial, answer: Any, trouble: Exception | None
         return hint
     meant = next((meant for said, meant in _GRADIENT_LOST.items() if said in str(trouble)), "")
     what = ": ".join(filter(None, (type(trouble).__name__, str(trouble).rstrip(".?"))))
+    if not callable(answer) and isinstance(trouble, AttributeError):
+        return hint  # it is not even an array
     if not callable(answer):
         return f"Your answer could not be read: {what}. {hint}"
     if all(frame.f_code is not _call.__code__ for frame, _ in walk_tb(trouble.__traceback__)):

@@ -122,7 +122,7 @@ break_it = partial(exercise, "break")
 
 
 def _bare(answer: str | float) -> str:
-    """An option as it is compared: in small letters, without brackets, and without the comma of 1,560."""
+    """An option as it is compared: in small letters, without blanks, brackets, and the comma of 1,560."""
     return str(answer).strip(" ().").replace(",", "").replace(" ", "").lower()
 
 
