@@ -56,7 +56,9 @@ def place(tmp_path, monkeypatch):
 def test_its_python_runs_as_it_is_printed(place):
     run("train", "vsepp_grid_gru", "--data", "features/flickr30k", "--out", "runs/first", *SMALL)
     names = {}
-    assert blocks((ROOT / "README.md").read_text("utf-8"), "python") == blocks(USED, "python")[:1]
+    readme, manual = ((ROOT / name).read_text("utf-8") for name in ("README.md", "book/training.md"))
+    assert blocks(readme, "python") == blocks(USED, "python")[:1]
+    assert blocks(manual, "sh")[0] in blocks(readme, "sh")
     for block in blocks(USED, "python"):
         exec(block, names)
     assert names["scores"].shape == (2, 2) and names["run"].recipe.image.pool.name == "gpo"
