@@ -195,7 +195,7 @@ def open_dataset(
 
 
 def fitting(sources: Sequence[str], features: FeatureKind) -> Sequence[str]:
-    """Leave out what holds photographs alone, or none, if a recipe reads the other; but not all sources."""
+    """Leave out features if a recipe reads photographs, and photographs if not; but never all sources."""
     from vsecore.data.features import holds_features
     from vsecore.data.files import expanded
     from vsecore.experiments import WORLDS

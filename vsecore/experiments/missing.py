@@ -91,9 +91,9 @@ def survey(
 
     def usual(entry: Record) -> float:
         """Return the seconds that it would have taken at the usual length and width."""
-        usual, config = changes_of("fair", entry.data["name"]), entry.config
-        length = usual["training.epochs"] / config["training"]["epochs"]
-        return float(entry.seconds * length * (usual["dim"] / config["dim"]) ** 2)
+        shared, config = changes_of("fair", entry.data["name"]), entry.config
+        length = shared["training.epochs"] / config["training"]["epochs"]
+        return float(entry.seconds * length * (shared["dim"] / config["dim"]) ** 2)
 
     def seconds_of(recipe: str, name: str) -> float:
         """Take as long as the quickest of the recipe, else of its base recipe, else the median of all.
