@@ -522,6 +522,19 @@ def test_the_best_of_several_is_the_one_that_does_best_on_dev(tmp_path, monkeypa
         in_a_lesson("2ad_pooling", small_data, arms=["simple, chosen on dev"], folder=tmp_path)
 
 
+def test_features_made_on_another_processor_need_no_second_training(tmp_path, monkeypatch, trainings):
+    for last_digits in ("here", "there"):
+        monkeypatch.setattr(Dataset, "fingerprint", lambda data, own=last_digits: own)
+        in_a_lesson("2ad_parts", small_data, seeds=[0], arms=["all"], folder=tmp_path)
+    assert len(trainings) == 1 and len(records.find(tmp_path, name=BASELINE)) == 2
+    first = records.find(tmp_path, name=BASELINE)[0]
+    unlike = {"metrics": first.metrics | {"i2t_r1": 5.0}, "data": first.data | {"fingerprint": "unlike"}}
+    records.write(replace(first, **unlike), tmp_path)
+    monkeypatch.setattr(Dataset, "fingerprint", lambda data: "unlike")
+    in_a_lesson("2ad_parts", small_data, seeds=[0], arms=["all"], folder=tmp_path)
+    assert len(trainings) == 2
+
+
 def test_on_the_scenes_the_truth_counts_and_the_oracle_is_recorded_too(tmp_path, monkeypatch):
     photographs = replace(small_data().test, pictures=np.zeros((20, 3, 8, 8), np.uint8))
     record_references(Dataset("album", *[photographs] * 3, "pixels"), tmp_path, lambda line: None)

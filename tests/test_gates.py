@@ -10,6 +10,7 @@ from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, 
 from vsecore.experiments.claims import MARGIN, RETRIEVAL, SUBJECTS
 from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.printed import printed_rows
+from vsecore.experiments.references import RECALLS
 
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
 WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}
@@ -209,6 +210,21 @@ def test_records_of_other_words_or_precision_are_not_set_side_by_side(tmp_path, 
     assert [found[arm].seeds for arm in ("all", "without AdOpt")] == [{0, 1, 2}, {0, 1, 2, 3, 4}]
     (outcome,) = outcomes("2ad", "small", folder=tmp_path)
     assert outcome.differences == {"rsum": [10.0, 9.0, 11.0]}
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.2, 0.3])
+def test_features_that_differ_in_last_digits_are_set_side_by_side(tmp_path, claimed, apart):
+    """They are the same if the linear baseline finds the same on both; but for two queries in 1,000."""
+    judged(tmp_path)
+    moved(tmp_path, {"fingerprint": "elsewhere"}, [3, 4], "2ad_grid_gru")
+    (entry,) = records.find(tmp_path, name="ridge")
+    recalls = dict.fromkeys(RECALLS, 20.0)
+    for fingerprint, more in (("f", {}), ("elsewhere", {"t2i_r5": 20.0 + apart})):
+        data, metrics = entry.data | {"fingerprint": fingerprint}, entry.metrics | recalls | more
+        records.write(replace(entry, data=data, metrics=metrics), tmp_path)
+    found = ledger.studied("2ad_parts", "small", folder=tmp_path)
+    assert found["all"].seeds == ({0, 1, 2, 3, 4} if apart < 0.25 else {0, 1, 2})
+    assert found["all"].baseline, "of either"
 
 
 def test_the_linear_baseline_is_of_the_same_features(tmp_path, claimed):

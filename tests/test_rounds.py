@@ -212,3 +212,6 @@ def test_what_a_training_mines_is_not_asked_of_a_record(whole):
     assert known_beforehand(data) == known_beforehand(known) == known != data
     assert known_beforehand({"name": "small", "members": [data]})["members"] == [known]
     assert known_beforehand({"name": "scenes", "fingerprint": "of a processor"}) == {"name": "scenes"}
+    members = {"members": [{"fingerprint": "of another"}, {"fingerprint": "unlike"}]}
+    first = {"members": [{"fingerprint": "first"}, {"fingerprint": "unlike"}]}
+    assert known_beforehand(members, {"of another": "first"}) == first

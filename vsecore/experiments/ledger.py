@@ -13,7 +13,7 @@ from vsecore.experiments import tuning
 from vsecore.experiments.claims import EARLY, PASSED, RETRIEVAL, SUBJECTS
 from vsecore.experiments.experiment import Experiment, System, get_experiment, only_recipe, title_of
 from vsecore.experiments.measures import lost
-from vsecore.experiments.references import BASELINE, ORACLE
+from vsecore.experiments.references import BASELINE, ORACLE, alike
 from vsecore.experiments.running import RESULTS
 from vsecore.experiments.scales import Scale, changes_of, collection_of, on_every_processor
 from vsecore.recipes import Recipe, get
@@ -79,9 +79,10 @@ def studied(
 ) -> dict[str, Studied]:
     """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
 
-    Records are set side by side only if they come from the same features, captions and word vectors, in the
-    same precision: those that most records have. The data "scenes" are those of the experiment's world; the
-    kind of features is the experiment's unless another is named.
+    Records are set side by side only if they come from the same features (but for their last digits, see
+    `references.alike`), captions and word vectors, in the same precision: those that most records have. The
+    data "scenes" are those of the experiment's world; the kind of features is the experiment's unless another
+    is named.
     """
     return side_by_side(arms_of(name), data, features, scale, folder)
 
@@ -116,6 +117,8 @@ def study(
     wanted = {called: one for called, one in placed.items() if one[0].data_named(data) == world}
     places = [place for place in (folder, folder / tuning.DIVERGED) if place.is_dir()]
     entries = [entry for place in places for entry in records.find(place, data=world)]
+    if same := alike(entries):
+        entries = [replace(entry, data=on_every_processor(entry.data, same)) for entry in entries]
     found = _read(wanted, world, features, scale, entries)
     shared = _shared(found[1])
     if all(_has(entry, shared) for entry in found[1]):
@@ -205,7 +208,8 @@ def _read(
 
 def _sources(entry: Record) -> Sequence[dict[str, Any]]:
     """Return the data of each of a record's systems."""
-    return [on_every_processor(source) for source in entry.data.get("members", [entry.data])]
+    data = on_every_processor(entry.data)
+    return [*data.get("members", [data])]
 
 
 def _origin(entry: Record) -> dict[str, Any]:

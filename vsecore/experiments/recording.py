@@ -139,9 +139,12 @@ def joined(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return sources[0] if len(sources) == 1 else {"name": sources[0]["name"], "members": sources}
 
 
-def known_beforehand(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`."""
-    known = {field: value for field, value in on_every_processor(data).items() if field not in MADE}
+def known_beforehand(data: Mapping[str, Any], alike: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a record's entry for the data without what the training itself made: see `fit_in_rounds`.
+
+    For `alike` see `on_every_processor`.
+    """
+    known = {field: value for field, value in on_every_processor(data, alike).items() if field not in MADE}
     if "members" in known:
-        known["members"] = [known_beforehand(member) for member in known["members"]]
+        known["members"] = [known_beforehand(member, alike) for member in known["members"]]
     return known

@@ -6,7 +6,7 @@ No photograph shows how many mined "negatives" are true of their anchor (Chen, D
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from vsecore.evaluation import evaluate, map_at_r
 from vsecore.experiments.scales import WORLDS, on_every_processor
 from vsecore.mining import mine
 from vsecore.model import VSE
+from vsecore.records import Record
 from vsecore.scoring import Captions, score_split
 
 BASELINE = "ridge"
@@ -35,6 +36,9 @@ DRAWS = 20
 SHARES = ("mined_true_texts", "mined_true_pictures")
 """What `shares_true` gives."""
 ANCHORS_AT_ONCE = 1000
+RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
+CLOSE = 0.25
+"""By how many points the linear baseline's recalls may differ on features that two processors made."""
 
 
 def scenes_of(split: Split, data: str) -> list[scenes.Picture] | None:
@@ -99,6 +103,29 @@ def shares_true(negatives: OfflineNegatives, truth: Tensor) -> dict[str, float]:
     pictures, captions = (np.arange(len(rows))[:, None] for rows in (negatives.texts, negatives.pictures))
     found = (true[negatives.texts, pictures], true[captions, negatives.pictures])
     return {name: 100 * float(each.mean()) for name, each in zip(SHARES, found, strict=True)}
+
+
+def alike(entries: Iterable[Record]) -> dict[str, str]:
+    """Return the fingerprints of features that are others' but for their last digits, with those others'.
+
+    What a network makes of a picture differs a little from one processor to another. Features of the same
+    kind and width are taken for the same if the linear baseline has the same recalls on both, within `CLOSE`.
+    """
+    found, firsts = dict[str, str](), dict[str, Record]()
+    baselines = [entry for entry in entries if entry.name == BASELINE and {*RECALLS} <= entry.metrics.keys()]
+    for entry in sorted(baselines, key=lambda entry: str(entry.data["fingerprint"])):
+        fingerprint = entry.data["fingerprint"]
+        same = (
+            first
+            for first, other in firsts.items()
+            if entry.data | {"fingerprint": first} == other.data
+            and all(abs(entry.metrics[recall] - other.metrics[recall]) <= CLOSE for recall in RECALLS)
+        )
+        if first := next(same, ""):
+            found[fingerprint] = first
+        else:
+            firsts[fingerprint] = entry
+    return found
 
 
 def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -> None:

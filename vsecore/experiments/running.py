@@ -24,7 +24,7 @@ from vsecore.encoders import TEXT_ENCODERS
 from vsecore.experiments import tuning
 from vsecore.experiments.experiment import Experiment, System, Training, get_experiment, only_recipe, title_of
 from vsecore.experiments.recording import Trained, asked_of_record, joined, known_beforehand, record_of
-from vsecore.experiments.references import mine_for, record_references, truth_of
+from vsecore.experiments.references import BASELINE, alike, mine_for, record_references, truth_of
 from vsecore.experiments.scales import FOR_COLLECTION, WORLDS, Scale, as_published, changes_of
 from vsecore.experiments.watching import Watch, observe_losses, observe_negatives
 from vsecore.paths import results
@@ -123,6 +123,7 @@ def run(
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
         record_references(runner.opened(kind), chosen.folder, log)
+    runner.alike = alike(records.find(chosen.folder, name=BASELINE))
     before = None
     while True:
         planned = _shared(
@@ -199,6 +200,7 @@ class _Runner:
         self.precision = precision_of(make_accelerator())
         self.trained: dict[tuple[str, int], Trained] = {}
         self.seed: int | None = None  # that they were trained for
+        self.alike: Mapping[str, str] = {}  # fingerprints, see `references.alike`
         self.words: dict[tuple[str, FeatureKind], tuple[Any, Tensor | None]] = {}
         self.lists: dict[tuple[str, FeatureKind, int, int, int], OfflineNegatives] = {}
         self.tuned: dict[tuple[str, str], dict[float, float]] = {}
@@ -321,7 +323,7 @@ class _Runner:
         """Whether a training diverged from any seed, asked for now or not: tables take no such rate."""
 
         def but_seed(data: Mapping[str, Any]) -> dict[str, Any]:
-            return known_beforehand(data) | {"mined_by": ""}  # the digest tells what mined
+            return known_beforehand(data, self.alike) | {"mined_by": ""}  # the digest tells what mined
 
         folder, name = self.settings.folder / tuning.DIVERGED, training.recipe.name
         found = {"name": name, "config_hash": training.digest, "precision": self.precision}
@@ -371,10 +373,10 @@ class _Runner:
     def recorded(self, trainings: Sequence[Training], seed: int) -> list[records.Record]:
         """Return the records of an arm from a seed, on the same data and in the same precision."""
         folder, (name, digest) = self.settings.folder, title_of(trainings)
-        known = known_beforehand(joined([self._source(training, seed) for training in trainings]))
+        known = known_beforehand(joined([self._source(training, seed) for training in trainings]), self.alike)
         found = {"name": name, "config_hash": digest, "seed": seed, "precision": self.precision}
         entries = records.find(folder, **found) if folder.is_dir() else []
-        return [entry for entry in entries if known_beforehand(entry.data) == known]
+        return [entry for entry in entries if known_beforehand(entry.data, self.alike) == known]
 
     def train(self, training: Training, seed: int) -> Trained:
         """Train a system and measure it, or return it if it was just trained."""

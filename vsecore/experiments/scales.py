@@ -22,10 +22,20 @@ ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
 """Data that come with one kind of features."""
 
 
-def on_every_processor(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's entry for the data, without scenes' fingerprint: last digits are a processor's."""
-    made_here = "fingerprint" if data.get("name") in WORLDS else ""
-    return {field: value for field, value in data.items() if field != made_here}
+def on_every_processor(data: Mapping[str, Any], alike: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a record's entry for the data without a fingerprint's last digits, which are a processor's.
+
+    That of scenes is left out; that of other features is replaced by the one that stands for it in `alike`,
+    see `references.alike`.
+    """
+    found, own = dict(data), data.get("fingerprint", "")
+    if data.get("name") in WORLDS:
+        found.pop("fingerprint", None)
+    elif alike and own in alike:
+        found["fingerprint"] = alike[own]
+    if "members" in found:
+        found["members"] = [on_every_processor(member, alike) for member in found["members"]]
+    return found
 
 
 Scale = Literal["paper", "fair", "lesson"]
