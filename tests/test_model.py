@@ -8,6 +8,7 @@ from vsecore.data.batches import Batch
 from vsecore.encoders import BiGRUEncoder, CellEncoder
 from vsecore.model import VSE
 from vsecore.pooling import MaxPool, MeanPool
+from vsecore.pooling.set_pools import ProjectedPool
 from vsecore.similarity import Cosine
 
 
@@ -51,6 +52,23 @@ def test_an_embedding_keeps_what_was_pooled():
     some = t[torch.tensor([3, 0])]
     assert torch.equal(some.elements, t.elements[[3, 0]]) and torch.equal(some.mask, t.mask[[3, 0]])
     assert t.map(torch.Tensor.double).float().vectors.dtype == torch.float32
+
+
+@pytest.mark.parametrize("pool", [MeanPool(), ProjectedPool(6), MaxPool()], ids=["mean", "projected", "max"])
+@pytest.mark.parametrize("drop", [0.0, 0.5])
+def test_a_mean_of_cells_is_taken_before_they_are_projected_where_no_cell_is_read(pool, drop):
+    vse, x, seen = model(CellEncoder(7, 6, drop=drop)), batch(), []
+    vse.image_pool = pool
+    vse.image_encoder.register_forward_hook(lambda encoder, read, encoded: seen.append(encoded[0].shape[1]))
+    gradients = []
+    for read in ({"vectors", "elements"}, {"vectors"}):
+        torch.manual_seed(2)
+        v, _ = vse(x, read=read)
+        gradients.append(torch.autograd.grad(v.vectors[..., 0].sum(), vse.image_encoder.project.weight)[0])
+    assert seen == [5, 5 if drop or isinstance(pool, MaxPool) else 1]
+    torch.testing.assert_close(*gradients)
+    vse.image_reasoner = nn.MultiheadAttention(6, 1)
+    assert not vse._averages_projections()
 
 
 def test_a_tower_may_have_no_pool_or_one_with_more_to_say():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vsecore.embedding import Embedding, joined, unit
+from vsecore.pooling.basic import MeanPool
 from vsecore.pooling.set_pools import SetPool
 from vsecore.registry import names_read
 from vsecore.similarity import Similarity
@@ -64,13 +66,26 @@ class VSE(nn.Module):
         self.shared = shared
         self.similarity = similarity
 
-    def encode_pictures(self, pictures: Tensor, mask: Tensor | None = None) -> Embedding:
-        """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W)."""
+    def encode_pictures(
+        self, pictures: Tensor, mask: Tensor | None = None, read: Collection[str] | None = None
+    ) -> Embedding:
+        """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W).
+
+        `read` is what will be read of the result, as in `forward`. The mean of projected cells is the
+        projection of their mean, an N-th of the work: so it is computed where no element is read.
+        """
+        if read is not None and "elements" not in read and self._averages_projections():
+            pictures, mask = MeanPool()(pictures, mask)[:, None], None  # (B, 1, F)
         return self._embedded(self.image_reasoner, self.image_pool, *self.image_encoder(pictures, mask))
 
     def encode_captions(self, tokens: Tensor, mask: Tensor | None = None) -> Embedding:
         """Embed captions, given as numbers of words (C, L) with their mask (C, L)."""
         return self._embedded(self.text_reasoner, self.text_pool, *self.text_encoder(tokens, mask))
+
+    def _averages_projections(self) -> bool:
+        reasoners = (self.image_reasoner, self.shared)
+        averages = getattr(self.image_pool, "averages", False)
+        return averages and self.image_encoder.is_linear and reasoners == (None, None)
 
     def _embedded(
         self, reasoner: nn.Module | None, pool: nn.Module | None, elements: Tensor, mask: Tensor | None
@@ -101,7 +116,8 @@ class VSE(nn.Module):
         Source: Gao et al. 2021 (gradient caching); here by PyTorch's activation checkpointing, a part at a
         time.
         """
-        v = _in_parts(self.encode_pictures, batch.pictures, batch.picture_mask, at_a_time, read)
+        encode_pictures = partial(self.encode_pictures, read=read)
+        v = _in_parts(encode_pictures, batch.pictures, batch.picture_mask, at_a_time, read)
         t = _in_parts(self.encode_captions, batch.tokens, batch.token_mask, at_a_time, read)
         return v, t
 

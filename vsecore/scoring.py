@@ -49,7 +49,7 @@ def encode(
     pictures, captions = [], []
     with evaluating(model) as device:
         for start in range(0, len(split), at_a_time):
-            embedded = model.encode_pictures(*_pictures(split, start, at_a_time, device))
+            embedded = model.encode_pictures(*_pictures(split, start, at_a_time, device), model.compares)
             pictures.append(read_by_similarity(model, embedded))
         for start in range(0, len(order), batch_size):
             numbers, mask = tokens.rows(order[start : start + batch_size])  # (b, L) each

@@ -48,6 +48,11 @@ class ImageEncoder(Encoder):
     view: View | None = None
     """How a photograph is cut to what it sees; None: it reads features."""
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether each element is a linear projection of its features."""
+        return False
+
 
 class TextEncoder(Encoder):
     """Turns captions, as numbers of words (C, L), into elements."""

@@ -34,6 +34,11 @@ class CellEncoder(ImageEncoder):
         self.feature_dim = feature_dim
         self.project = projection(feature_dim, dim)
 
+    @property
+    def is_linear(self) -> bool:
+        """Whether it only projects: it has no backbone, and leaves nothing out."""
+        return self.backbone is None and not (self.drop and self.training)
+
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode features (B, N, F), or pixels (B, 3, H, W) if there is a backbone."""
         if self.backbone is not None:
