@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from vsecore.data.files import expanded
 from vsecore.losses import LagrangeMultiplier
 from vsecore.training.run import Event
 
@@ -22,7 +23,7 @@ class TensorBoardLog:
     def __init__(self, folder: str | Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
-        self.folder = Path(folder)
+        self.folder = expanded(folder)
         self._make_writer = SummaryWriter
         self._writer: Any = None  # TensorBoard has no types
 
