@@ -65,12 +65,14 @@ print("pictures", tuple(index.shape))
 
 # %% [markdown]
 # These vectors are the *index* of the search engine. A sentence, the *query*, becomes a vector with as many entries, and the pictures
-# whose vectors point in the most similar direction come first.
+# whose vectors point in the most similar direction come first. (Comments in the code give shapes: `(Ni, D)` is a matrix with a row
+# for each of Ni pictures and D numbers in each row. Nc counts captions and L the words of a sentence; the page [Notation](../notation.md) of
+# the book lists all letters.)
 
 
 # %%
 def search(sentence: str, k: int = 5) -> list[int]:
-    tokens, mask = tokenizer.encode([sentence])  # (1, L) each
+    tokens, mask = tokenizer.encode([sentence])  # (1, L) each: words as numbers, which are real
     with torch.no_grad():
         query = model.encode_captions(tokens, mask).vectors  # (1, D)
     return cosine(index, query)[:, 0].topk(k).indices.tolist()  # the k nearest of (Ni,)
@@ -86,7 +88,7 @@ show_search("two boats on the lake")
 # %% tags=["remove-cell"]
 asked = "two boats on the lake", "a girl holding a balloon"
 right = [lesson.true_of(sentence, "test", search(sentence))[0] for sentence in asked]
-if None not in right:  # of photographs nobody knows it
+if None not in right:  # for photographs nobody knows it
     boats, balloons = map(sum, right)
     lesson.finding("most pictures found for two boats on the lake are right", boats >= 3)
     lesson.finding("the engine does not always understand who holds what", balloons < 5)
@@ -211,7 +213,7 @@ plots.show(
 # read word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch*, here 128 pictures with a caption each, it
 # asks which caption belongs to which picture. With each batch the training takes one step: it changes the networks a little, so that the
 # loss becomes smaller. You need not understand the details yet, because later notebooks build each part. The engine above learned from all
-# training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of every step.
+# training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of every step. (A line `lesson.finding(…)` checks that what the text says also holds in your run. You can skip it; if you have changed a setting, it may stop the cell with a message that says so.)
 
 # %%
 recipe = FIRST_RECIPE.override({"training.epochs": epochs})
@@ -314,7 +316,7 @@ check("00.predict", your_prediction)
 # %% tags=["nbval-ignore-output"]
 first = S.argmax(0)  # (Nc,)   the picture put first for each caption
 owns = 100 * (first == torch.from_numpy(test.owner)).float().mean().item()
-truth = lesson.relevance("test")  # (Nc, Ni), or None: of photographs nobody knows it
+truth = lesson.relevance("test")  # (Nc, Ni), or None for photographs: there nobody knows it
 measured = {"first picture is the caption's own (%)": owns}
 if truth is not None:
     true_first = 100 * truth[torch.arange(len(first)), first].mean()

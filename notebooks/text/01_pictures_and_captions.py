@@ -322,8 +322,8 @@ lesson.finding(
 
 # %% [markdown]
 # Together the five name nearly every thing, but few of the relations and of the
-# directions in which things look. A picture has many relations, and a caption needs a clause for each. A system
-# trained on captions never learns what all five of them leave out.
+# directions in which things look. A picture has many relations, and a caption needs a clause for each. From a picture, a
+# system trained on captions cannot learn what all five of its captions leave out.
 #
 # ## One caption, many pictures
 #

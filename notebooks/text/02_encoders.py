@@ -342,7 +342,7 @@ print(f"the picture is {picture.shape[-1]} pixels wide")
 #
 # **What we do.** A *linear probe* is a ridge regression that reads one fact from one vector. From the vector at the middle of a thing, it
 # names the kind of the thing here, and the kind of the thing farthest away. For comparison, another probe gets only the name of the place,
-# which already helps: cows, for example, are mostly on farms.
+# which already helps: cows, for example, are mostly on farms. A last one is told the kind of the thing here, too.
 #
 # ```{exercise} The farthest thing
 # :label: ex-02-far
@@ -370,15 +370,17 @@ def questions_of(picture):  # -> for each thing: its number, its middle, and fou
 
 # %%
 def things_of(kind, split):  # -> the vectors, their answers, and whose picture they are of
-    alone = kind == "the place alone"
-    part = getattr(datasets["cells" if alone else kind], split)
+    part = getattr(datasets.get(kind, datasets["cells"]), split)
     features, found = np.asarray(part.pictures[np.arange(len(part))]), []  # (Ni, N, F)
     for number, picture in enumerate(made[split]):
         place = np.array(scenes.PLACES) == picture.scene.place  # (places,)
         for own, middle, answers in questions_of(picture):
             across, down = np.minimum(middle // 16, 6).astype(int)  # its cell
             spot = 1 + own if kind == "regions" else 7 * down + across
-            found.append((place if alone else features[number, spot], answers, number))
+            here = np.array([*scenes.CATALOGUE]) == answers["here"]  # (kinds,)
+            told = {"the place alone": place, "place and thing here": np.append(place, here)}
+            vector = told[kind] if kind in told else features[number, spot]
+            found.append((vector, answers, number))
     vectors, answers, numbers = zip(*found, strict=True)
     told = {name: np.array([one[name] for one in answers]) for name in answers[0]}
     return torch.from_numpy(np.array(vectors)).double(), told, np.array(numbers)
@@ -400,7 +402,8 @@ def probe(x, answers, x_new):  # (things, F), (things,), (new, F) -> (new,)
 
 
 questions, accuracy = ("here", "farthest"), {}
-kinds = (*datasets, "the place alone") if scenes_only else ()
+without = "the place alone", "place and thing here"  # what is told without any vector
+kinds = (*datasets, *without) if scenes_only else ()
 for kind in kinds:
     (x, told, _), (x_new, truth, of) = (things_of(kind, part) for part in ("train", "test"))
     for question in questions:
@@ -420,19 +423,20 @@ if accuracy:
     for kind in datasets:
         lesson.finding(f"{kind} know the thing at their own place", shares[kind, "here"] > 90)
         lesson.finding(f"{kind} hardly know the farthest thing", shares[kind, "farthest"] < 18)
-    gain = shares["patches", "farthest"] - shares["the place alone", "farthest"]
-    lesson.finding("patches know a little more of it than the place gives away", 0 < gain < 10)
+    gains = [shares["patches", "farthest"] - shares[name, "farthest"] for name in without]
+    lesson.finding("patches are a little above the place alone", 0 < gains[0] < 10)
+    lesson.finding("they are no better than place and thing", -4 < gains[1] < 2.5)
 
 # %% [markdown]
 # ````{solution} ex-02-far
 # :class: dropdown
 #
-# Rarely: about one time in seven or eight; from the name of the place alone, a probe is right one time in ten. That a vector has seen a thing does not
+# Rarely: about one time in seven or eight; from the name of the place alone, a probe is right one time in ten, and if it is told the thing here too, as often as from a patch. That a vector has seen a thing does not
 # mean that it carries the thing's name.
 # ````
 #
 # **What came out.** All three kinds of vectors know which thing is at their own place. About the farthest thing they know little more than
-# the name of the place gives away, and this holds even for the patches, which have seen it.
+# the name of the place gives away, even the patches, which have seen it. And that little need not come from afar: one time in eight the farthest thing is of the same kind as the thing here. A probe that is told the place and the thing here does as well as any of them.
 #
 # **What it means.** These networks were trained to say what is in each cell. A vector carries what it was trained to carry, not all that
 # it could see.
@@ -484,9 +488,9 @@ for caption, real in zip(captions, mask.int().tolist(), strict=True):
 #
 # The *gated recurrent unit* {cite}`cho2014gru` carries a *state* $h$, its memory, from word to word. At word $i$, with the vector $x_i$, it
 # makes a proposal $\tilde h_i$ and mixes it with its memory. Two *gates*, numbers between zero and one in each dimension, decide: $r$ says
-# how much of the past the proposal may use, $z$ how much of the past stays. With $\sigma$ the logistic function and $W$, $U$ matrices of
-# *parameters* (numbers that training changes), $\odot$ the product entry by entry and $h_0 = 0$, these are the paper's equations (5) to
-# (8), with (8) in the form that torch uses. Two extremes help to read them: if $z = 1$, the word is ignored and the memory
+# how much of the past the proposal may use, $z$ how much of the past stays. Below, $\sigma$ is the logistic function, $W$ and $U$ are
+# matrices of *parameters* (numbers that training changes), $\odot$ is the product entry by entry, and $h_0 = 0$. The equations are (5)
+# to (8) of the paper, with (8) in the form that torch uses. Two extremes help to read them: if $z = 1$, the word is ignored and the memory
 # stays; if $z = 0$ and $r = 0$, the memory is forgotten and only the word counts.
 #
 # $$\begin{aligned}

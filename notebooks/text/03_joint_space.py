@@ -126,7 +126,7 @@ torch.testing.assert_close(of_nearest, S[:, :200].amax(0))
 print("for each of 200 captions, the nearest picture is the most similar one")
 
 # %% [markdown]
-# Without the scaling this would not hold, because the dot product would favour long vectors, and the distance short ones.
+# Without the scaling this need not hold: the dot product favours long vectors, and the distance also counts a difference in length.
 #
 # ## The rank of a caption
 #
@@ -207,7 +207,7 @@ def picture_ranks(S, owner):  # (Ni, Nc), (Nc,) -> (Ni,)
 # may be negative.
 # ````
 #
-# `vsecore.evaluation.ranks` gives both lists of ranks. It reads the matrix in blocks, so that it need not fit into memory. We compare
+# `vsecore.evaluation.ranks` gives both lists of ranks. It reads the matrix block by block, so that the whole matrix need not fit into memory. We compare
 # with it on a hundred pictures, and with rounded scores, of which many are equal.
 
 # %%
@@ -618,8 +618,8 @@ lesson.outcome("to text all pass it by far", min(to_text[0]) > 3 * oracle["i2t_r
 # **What came out.** From text to picture, R@1 and mAP@R agree on about 87 of 100 pairs of systems (two shares that add up to 1 and differ
 # by 0.74 are 0.87 and 0.13). From picture to text they agree on only two thirds, where a coin would agree on half.
 #
-# **What it means.** Look at the oracle. From text to picture its R@1 of 66.8 is a ceiling, since a caption is often true of several
-# pictures. From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34
+# **What it means.** Look at the oracle. From text to picture its R@1 is only 66.8, since a caption is often true of several
+# pictures, and no system reaches it. From picture to text every system passes its 18.1 by far, although the oracle makes no mistake. The reason is that about 34
 # captions are true of a picture, only five of them its own, and the oracle picks one of them at random. (5 of 34 would be 15 %; pictures
 # with fewer true captions raise the mean to 18.) Among the true captions, a trained system prefers the most *specific*, and that is usually
 # one written for this very picture. So R@1
@@ -651,8 +651,8 @@ check("03.explore", (expected, found))
 # :class: dropdown
 #
 # R@10 also counts only *own* captions among the first ten, and all of them may be pushed out by captions that
-# are just as true. So it helps little. The mean rank agrees a little better, and so does rsum, which also
-# contains the other direction.
+# are just as true. So it does not help. The mean rank agrees a little better, and rsum, which also
+# contains the other direction, clearly better.
 # ````
 #
 # ## What people say about photographs

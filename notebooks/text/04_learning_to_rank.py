@@ -66,9 +66,9 @@ system(lit="learn")
 # ## What should a loss want?
 #
 # A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the caption to be more
-# similar to the picture than any *negative*, a caption of another picture, by a *margin* $m$. On the left, only negatives in the shaded zone
+# similar to the picture, by a *margin* $m$, than any *negative*, a caption of another picture. On the left, only negatives in the shaded zone
 # are too close. On the right, the same wish is a cost: zero as long as the negative keeps its distance, and then a rising straight line.
-# It is called a *hinge*, and is *open* where it costs something.
+# This cost, a *hinge*, is *open* where it is above zero.
 
 # %%
 ranking.hinge(margin=0.2)

@@ -334,8 +334,8 @@ check("05.break", your_deviation)
 # ````{solution} ex-05-break
 # :class: dropdown
 #
-# Each of the 64 products has variance 1, so the sum has variance 64 and standard deviation 8. A softmax over such numbers gives nearly
-# everything to the largest, and its gradient is close to zero.
+# Each of the 64 products has variance 1, so the sum has variance 64 and standard deviation 8. A softmax over such numbers often gives
+# nearly everything to the largest, and then has almost no gradient.
 # ````
 
 
@@ -493,7 +493,8 @@ def loss_of(cell_tower, word_tower, rows):  # (B,): which sentences, with their 
     shift = (torch.rand(len(rows)) * (room + 1)).long()  # (B,)   up to all of the room
     v = both(cell_tower, (x, mask), (x[:, mirror], mask))  # (2, B, D)
     t = both(word_tower, push(tokens[0], real[0], shift), push(tokens[1], real[1], shift))
-    return pair_loss(torch.einsum("abd,cbd->bac", v, t), 0.2)
+    S = torch.einsum("abd,cbd->bac", v, t)  # (B, 2, 2)   S[b, a, c] is v[a, b] @ t[c, b]
+    return pair_loss(S, 0.2)
 
 
 # %%
@@ -586,11 +587,11 @@ print("before training, VSRN's graph gives back what it gets")
 # BERT {cite}`devlin2019bert` is a deeper Transformer that was trained on a lot of text: some words are hidden, and it guesses them from all
 # others. A word that is not in its list is split into *word pieces*, and `##` marks a piece that continues a word. We use
 # `all-MiniLM-L6-v2`, a small BERT that learned from a large one {cite}`wang2020minilm` and was then trained on the meaning of sentences
-# {cite}`reimers2019sbert`. In a table, *left* has one vector; here its vector depends on the sentence. The next cell compares *left* in
-# four sentences about a direction with *left* in the other sentences, with *left* that means *went away*, and with *right*, before the
-# first layer (where only positions differ) and after the last, always between different sentences. Context separates the
+# {cite}`reimers2019sbert`. In a table, *left* has one vector; here its vector depends on the sentence. The next cell takes *left* from
+# four sentences about a direction and compares it, always across sentences, with itself, with *left* meaning *went away*, and with
+# *right*, before the first layer (where only positions differ) and after the last. Context separates the
 # two meanings a little: their cosine falls from
-# 0.97 to 0.66, that of equal meanings from 0.99 to 0.73. It also brings *left* and *right* nearer, which share their contexts.
+# 0.97 to 0.66, that of equal meanings from 0.99 to 0.73. It also brings *left* and *right*, which share their contexts, nearer.
 # ```
 
 # %% tags=["hide-input"]

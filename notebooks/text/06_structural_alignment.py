@@ -108,8 +108,8 @@ drawings.two_ways()
 # %% [markdown]
 # ## Node pooling
 #
-# "Here we take the approach of pooling the nodes into a fixed number P of nodes", says section 2.5.1, and calls the new nodes *pools*. This
-# is *node pooling*. In what follows, $i$ and $j$ count nodes and $k$ counts pools. Pool $k$ owns a learned vector $w_k$, a question that it asks of every element.
+# Section 2.5.1 takes "the approach of pooling the nodes into a fixed number P of nodes". This is *node pooling*, and the new nodes are
+# called *pools*. In what follows, $i$ and $j$ count nodes and $k$ counts pools. Pool $k$ owns a learned vector $w_k$, a question that it asks of every element.
 # It gives element $x_j$ the weight $a_{kj}$ and sums:
 #
 # $$a_{kj} = \frac{\exp(w_k \cdot x_j)}{\sum_i \exp(w_k \cdot x_i)}, \qquad p_k = \sum_j a_{kj}\, x_j .$$
@@ -295,14 +295,14 @@ drawings.pools(seen, on_boxes[owner], on_words[row][:, : len(said)], said, capti
 
 # %% [markdown]
 # If a pool looks at a thing in the picture and reads its name in the caption, its two sides agree. Hardly any pool does so here. Several
-# pools even sit on the cat, which the caption never names. They may: no loss tells a picture's pool which things will be mentioned, and a cat
-# tells this picture from its hardest negative as well as anything else.
+# pools even sit on the cat, which the caption never names. They may: no loss tells a picture's pool which box to choose, and after the
+# Transformer even the cat's vector carries something of the whole picture.
 #
 # One example proves nothing. Do pool $k$ of the picture and pool $k$ of the caption mean the same thing? The scenes let us measure it,
 # because we know which words name which box. Suppose that pool 5 of a caption reads *house*. How much of its weight on the picture does
 # pool 5 put on the house's box, and how much does pool 3? We average over all naming words, weighted by how strongly the pool reads them.
 # If the pools agree, then the pool that attends to a word should also attend, more than other pools, to the thing that the word names.
-# For comparison we take random pools on the model from above, which no loss has trained.
+# For comparison we take random pools, which no loss has trained, on the model from above.
 
 # %%
 named = drawings.named(lesson, dataset, few, tokenizer)  # M words, with their things' boxes
@@ -547,7 +547,7 @@ lesson.finding("attention stays nearly even", all(even))
 
 # %% [markdown]
 # The model does not even use the little room it has. Its attention is nearly even, so $\hat v_i$ is almost exactly the mean of all
-# words, whichever box asks. Then $v_i \cdot \hat v_i$ compares each box with the *mean* of the caption, which the global loss does already.
+# words, whichever box asks. Then $v_i \cdot \hat v_i$ compares each box with the *mean* of the caption, and the global loss already does so for all boxes together.
 # That may be why the second loss has little to teach. SCAN, from which the thesis takes its attention, normalises the cosines and multiplies
 # them by 4 in this direction and by 9 in the other; with 9, the attention could choose (upper line). SCAN is the subject of
 # [the next notebook](07_cross_attention.ipynb).

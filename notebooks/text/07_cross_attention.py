@@ -191,7 +191,7 @@ lesson.finding("the affinity points better", bool(best["affinity"] > best["weigh
 # :class: dropdown
 #
 # The affinity. The division treats all boxes alike, even one that the caption does not mention. Such a box fits no word, but its small
-# affinities are divided by a small length, and so they come out as large as any. The palm's column above is one.
+# affinities are divided by a small length, and so they come out as large as any. The palm above is an example.
 # ````
 #
 # So look at both before you trust a map: the weights show which boxes a word reads from, the affinities show which boxes it resembles.
@@ -603,8 +603,8 @@ lesson.finding("the wrong axis costs less", worst < broken["divided over the box
 #
 # One epoch cannot answer this, so we look at recorded trainings. **Question.** Does cross-attention retrieve better than one vector for each
 # side, on the same regions? **What we did.** We trained SCAN in both directions, BFAN (*prob*), and two systems that compare one vector
-# with one vector: VSE++, and VSRN, in which the regions exchange messages before they are pooled. (VSRN also learns to write the caption, so
-# its lead has two causes.) Each has five seeds, and a learning rate chosen on the development split. *SCAN t2i, mean* takes the plain
+# with one vector: VSE++, and VSRN, in which the regions exchange messages before they are pooled. (VSRN also learns to write the caption,
+# which may help it too.) Each has five seeds, and a learning rate chosen on the development split. *SCAN t2i, mean* takes the plain
 # mean of the relevances, the paper's other choice, where this notebook teaches the log-sum-exp.
 
 # %% tags=["results", "nbval-ignore-output"]

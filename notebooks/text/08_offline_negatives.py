@@ -436,7 +436,7 @@ draw.ticked(train.captions[alike], lesson.pictures("train", shown), right[alike]
 
 # %% [markdown]
 # A frame and a tick mark the pictures of which the caption is true. We picked this example, so how common is it? We count how many of the
-# hardest $k$ are true, for the captions of pictures and for the pictures of captions.
+# hardest $k$ are true, of the captions mined for pictures and of the pictures mined for captions.
 
 
 # %%
@@ -447,8 +447,8 @@ def true_shares(truth, rows):  # (n, N), (n, k) -> {depth: % of the hardest that
 
 
 shares = {
-    "captions of a picture": true_shares(true_texts, hard_texts),
-    "pictures of a caption": true_shares(true_pictures, hard_pictures),
+    "captions mined for a picture": true_shares(true_texts, hard_texts),
+    "pictures mined for a caption": true_shares(true_pictures, hard_pictures),
 }
 all_pairs = 100 * true_pictures.double().mean().item()
 draw.true_share(shares, all_pairs)
@@ -648,7 +648,7 @@ lesson.finding(
 # %% [markdown]
 # With the paper's 300 captions, the answer is no: the lead over an offline negative is no smaller than that over the hardest of a batch. The formula
 # says why. A draw from the first $k$ stands at place $\frac{k + 1}{2}$ on average, so a draw from 300 stands at about place 150. The hardest of a
-# batch, among 19,995 captions, stands at about 156, and in half of the batches even above place 110. So at this size AOQ's premise does not hold with
+# batch, among 19,995 captions, stands at about 156, and in half of the batches among the first 110. So at this size AOQ's premise does not hold with
 # the paper's list: its negatives are no harder than those that a batch finds for free. On COCO the same list is very different, because
 # there the hardest of a batch stands at
 # about place 4,400.

@@ -477,8 +477,8 @@ away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
 
 # %% [markdown]
-# In our run, never: the largest lead of an offline negative is about 0.3 (last numbers), and it would take 0.45. The mean weight stays near
-# $\beta$, so clamping the weights would probably change nothing.
+# In our run, never: the largest lead of an offline negative is about 0.3 (last numbers), and it would take 0.45. So clamping would probably
+# change nothing. The mean weight stays near $\beta$.
 #
 # ```{admonition} Where the code departs from the paper
 # :class: note
@@ -558,7 +558,7 @@ for name in list(rounds)[1:]:
     lesson.finding("the three hardly differ", bool(by_picture.mean().abs() < 4))
 
 # %% [markdown]
-# (± is two standard errors over the test pictures.) Other pictures alone could make such differences.
+# (± is two standard errors over the test pictures.) Different pictures alone could explain such differences.
 #
 # ## Break it: only the offline terms
 #
@@ -716,9 +716,10 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # away should cost mAP@R, but without them rsum hardly changes (+0.7), and mAP@R even falls, by 0.3 and 0.4. Offline terms alone learn
 # little: rsum reaches 99 to 134 with fair lists (126 to 148 in twice
 # the epochs), and 281 to 296 with long ones (18 % true) at half the learning rate.
-# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. Its gain may come from that rather than from adapting, since with
-# fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8 points to text, 0.6 to pictures). See [the evidence page](../evidence/aoq.md).
-# The paper's VSRN gains more by AdapOffQuin, in every seed: 6.1 points of rsum, and of mAP@R 4.6 to text and 3.8 to pictures (OffTri: −0.1, 3.7 and 2.0), although
+#
+# **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. That may explain its gain, rather than the offline negatives in
+# its weights, since with fair lists *w/o OfflineAdap* gains nearly as much mAP@R (0.8 points to text, 0.6 to pictures). See [the evidence page](../evidence/aoq.md).
+# Trained here, VSRN gains more from AdapOffQuin, in every seed: 6.1 points of rsum, and of mAP@R 4.6 to text and 3.8 to pictures (OffTri: −0.1, 3.7 and 2.0), although
 # 49 % of the captions in its lists are true. On the scoreboard, without near duplicates, the gains are 3.0 (within our margin), 2.8 and 2.9:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]

@@ -295,7 +295,7 @@ print(safe_softmax(logits, mask)[~mask].sum().item(), "is the weight of all padd
 # %% [markdown]
 # ## GPO: weights from the place
 #
-# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. A fixed list cannot work for sets of different sizes:
+# The *generalized pooling operator* {cite}`chen2021gpo` learns the list of weights. One fixed list does not suit sets of different sizes:
 # the fifth of five words and the fifth of eighteen should not get the same weight. So GPO computes the list from the size of the set. It
 # writes each place as sines and cosines; a small recurrent network then reads them forwards and backwards and gives each a number,
 # and a softmax turns the numbers into weights.
@@ -486,8 +486,8 @@ print("vsecore.pooling.AdPool agrees")
 #
 # ## Which cells does a pooler listen to?
 #
-# A weight belongs to a place, and in each dimension some cell stands at that place. So we can ask how much of a picture's vector comes
-# from each cell. We look up the weight that a cell gets in each dimension, and take the mean over the dimensions.
+# A weight belongs to a place, and in each dimension some cell stands at that place. So we can ask how much weight each cell gets. We
+# look up its weight in each dimension, and take the mean over the dimensions.
 
 
 # %%
@@ -613,7 +613,7 @@ plots.show(
 )
 
 # %% [markdown]
-# On the left, the token level weighs a caption's first places most, but the more words there are, the less each of them gets. On the
+# On the left, the token level weighs a caption's largest values most, but the more words there are, the less each place gets. On the
 # right, this system has all but switched the token level off for pictures, while for captions both levels have a part. Does that matter? As a
 # test, we replace one pooler by the embedding level alone, which is SoftPool, or by the token level alone, without any further training.
 

@@ -204,8 +204,8 @@ for K in (1, 16, 127):
 # zero, as in the released code. (Leaving it out can also be a good choice {cite}`yeh2022decoupled`.)
 #
 # The released code, and so our recipe, also adds a *margin* of 0.2 to the similarity of every negative. That multiplies each negative's
-# term by $\exp(0.2/\tau) \approx 55$, so a pair goes on learning until it is ahead of its negatives by clearly more than 0.2. In the
-# results it turns out to be worth more than the schedule.
+# term by $\exp(0.2/\tau) \approx 55$, so a pair goes on learning until it is ahead of its negatives by clearly more than 0.2. In the results it
+# changes more than the schedule does.
 #
 # ## How far has the model come?
 #
@@ -668,7 +668,7 @@ course.scoreboard("11")
 # - Early in training the hardest negative is hard by accident, so it helps to learn from many negatives.
 # - AdOpt reads alignment and uniformity from the batch and turns their sum into $K$: many negatives early, few late.
 # - The softmax makes a similar choice by itself, the more so the lower the temperature; and the hardest negative may be true.
-# - AdOpt ends 9.3 above the hardest triplet, but only 2.3 above the same loss with all negatives; the margin alone is worth 7.4.
+# - AdOpt ends 9.3 above the hardest triplet, but only 2.3 above the same loss with all negatives; the margin adds 7.4 (and costs mAP@R).
 #
 # ## Where to read on
 #

@@ -471,8 +471,8 @@ check("12.explore", (your_expectation, your_finding))
 # :class: dropdown
 #
 # The highest point is near 1: with half or twice the vote the ensemble loses up to ten points, with none at all or eight times the vote
-# about thirty. A member should count more if it is good, and less if its mistakes are like those of the others. These three
-# differ too little in either respect for weights to help much.
+# about thirty. A member should count more if it is good, and less if its mistakes are like those of the others. By this rule P, the
+# best of the three and the least like the others, would deserve more than 1; but the curve shows that twice the vote is already too much.
 # ````
 #
 # ## Results: are three kinds of features better than one kind three times?

@@ -352,7 +352,8 @@ c = torch.tensor(
 )
 shares = {}
 for name in ("MIL", "match probability", "smooth-Chamfer"):
-    (gradient,) = torch.autograd.grad(scores[name](at := c.clone().requires_grad_()), at)
+    at = c.clone().requires_grad_()  # (K, L)
+    (gradient,) = torch.autograd.grad(scores[name](at), at)  # (K, L)
     shares[name] = gradient / gradient.sum()
 
 # %% tags=["hide-input"]
@@ -364,7 +365,7 @@ plots.show(
 
 # %% [markdown]
 # Look closely at the match probability: the *nearest* pairs get the *least* gradient (5.3 % at a cosine of 0.9, 6.5 % at 0), because the sigmoid
-# is flatter where its argument is larger.
+# is steepest at 0.
 #
 # ## Two sets on a circle
 #
@@ -524,11 +525,11 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 
 # %% [markdown]
 # The rsum is over 150 development pictures, after three epochs with one seed. The log variance is the logarithm of a set's circular
-# variance, averaged over the captions: −6.6 stands for about 0.14 %, −7.7 for 0.05 %. So the sets of all three are nearly points, whereas
-# smooth-Chamfer kept 46.5 % on the circle, and those of match probability are the narrowest. The paper found PIE-Net's sets narrow, too,
+# variance, averaged over the captions: −6.6 stands for about 0.14 %, −7.7 for 0.05 %. So the sets of all three are nearly points (those
+# of match probability the narrowest), whereas smooth-Chamfer kept 46.5 % on the circle. The paper found PIE-Net's sets narrow, too,
 # even with
 # smooth-Chamfer: a log variance of −7.35, against
-# −2.13 with the paper's own module (table 3). It explains this by PIE-Net, which does nothing to keep the heads apart. So on the circle, where every
+# −2.13 with the paper's own module (table 3). It attributes this to PIE-Net, which does nothing to keep the heads apart. So on the circle, where every
 # vector is free, the similarity decides; here the module may matter, too.
 #
 # The main result of this table is that no set beats the single vector (with one seed), although half of these captions fit ten or more of 500
@@ -587,7 +588,7 @@ lesson.finding("heads that begin apart do not", apart > 0.02)
 #
 # ## PCME: a cloud in place of a set
 #
-# PCME's own answer to ambiguity is a *Gaussian* for each picture and caption: a mean $\mu$, and a variance $\sigma^2$ for each dimension. Its set consists of $J$
+# PCME's own answer to ambiguity is a *Gaussian* for each picture and caption: a mean $\mu$, and a variance $\sigma^2$ for each dimension (here $\sigma$ is the deviation). Its set consists of $J$
 # points drawn from the Gaussian. But how can a gradient pass through a random draw? By the *reparametrisation trick*: only the noise is
 # random, and the point is a differentiable function of mean and deviation. All entries of the noise $\varepsilon_j$ are standard normal:
 #

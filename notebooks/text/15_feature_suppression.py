@@ -200,7 +200,7 @@ lesson.finding(
 # put such shortcuts into pictures *and* captions {cite}`bleeker2024shortcuts`, as we do.
 #
 # Useless marks are the control: the same tags and words, without information. They cost recall as well, so the rsum alone cannot tell how much of the
-# loss is due to the shortcut. We need a measure that looks at the shortcut itself.
+# drop is due to the shortcut. We need a measure that looks at the shortcut itself.
 #
 # ## How much does it rely on the mark?
 #
@@ -359,7 +359,7 @@ if "three" in at:
 # %% [markdown]
 # Compare with the untrained network (88 %), not with chance, because random recurrent features already expose most words. Then look at the bottom
 # of the figure: training *without* any mark made *left* and *three* harder to read than no training at all, each by more than 6 points.
-# (*Right* lost less than 2, which one seed cannot establish. With marks, *three* is read better, so this loss is not the marks' doing.) So
+# (*Right* lost less than 2, which one seed cannot establish. In the training with marks, *three* lost nothing.) So
 # a contrastive loss drops things without our help. It may be that other words suffice to find the picture. Or the
 # picture's vector, a mean of regions, cannot say who stands on which side, and then there is nothing to match *left* with.
 #
@@ -749,8 +749,8 @@ lost = sums["marks; test: gone"] - with_itd["rsum, marks gone"]
 lesson.finding("without the marks it finds less than before", 5 < lost < 80)
 
 # %% [markdown]
-# ITD does not weaken the shortcut: the system relies on the marks about as much as before. Once the marks are gone it even finds
-# less than the system without ITD, 217.6 instead of 256.6 (one seed).
+# ITD does not weaken the shortcut: the system relies on the marks about as much as before. Once the marks are gone it even ends
+# nearly 40 points of rsum below the system without ITD (one seed).
 #
 # What does ITD do without marks? Here is what is recorded after fifteen epochs, with a decoder that starts from $z$. The rsum is that of each system's
 # best learning rate; the probe reads relations such as *left* and *right*, and sizes.
@@ -796,7 +796,7 @@ lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0
 # ITD lowers the rsum by 15, and by 10 or more in each seed. And yet, after fifteen epochs, it does reach the vectors: at equal learning rates,
 # relations are easier to read from them, though sizes are not. (A lower rate keeps more of both, with and without ITD.) So a system can
 # keep a feature and still retrieve less well. One reason may be that the decoder's loss, about 17 nats a caption, outweighs a contrastive loss of 0.7. On photographs the paper
-# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6 (table 1). A constraint of 20 nats, which can be met, costs us nothing certain.
+# finds no gain either, and with ITD as a constraint a clear loss: on Flickr30K, R@1 to text falls from 47.4 to 36.6 (table 1). A constraint of 20 nats, which can be met, brings no clear loss.
 #
 # [The next notebook](16_latent_targets.ipynb) decodes something else: one vector for the whole sentence, so that no earlier word can help.
 #

@@ -471,7 +471,7 @@ lesson.outcome("λ is positive again", positive == [3, 5])
 # ## Is it worth it?
 #
 # **What we did.** Five seeds of each system, the same regions, a learning rate for each, chosen on the development split, and 1,000 test
-# pictures. Those that were still improving, and some beside them, were also trained for thirty epochs.
+# pictures. Those that were still improving, and some others, were also trained for thirty epochs.
 
 # %% tags=["results", "nbval-ignore-output"]
 dots.show(found)
@@ -544,7 +544,7 @@ lesson.outcome("and so is its weight", judged[as_heavily] == "undecided")
 # thirty epochs the constraint of 0.2, with $\lambda/\eta$ now at 2.4, is 4.3 above it, within our margin of 4.7.
 #
 # The bound of 0.05 loses most of the gain, and ranks a picture's true captions worse than no target does (mAP@R); with the fast multiplier it
-# ends 9 below BL. Thirty epochs meet the bound (the loss is 0.044), but stay below looser ones.
+# ends 9 below BL. In thirty epochs it is met (at 0.044), but looser bounds retrieve better.
 #
 # **How sure we are.** In each seed, the constraint of 0.2 is 9 to 20 points ahead of BL and 9 to 12 ahead of dual. Whether dual itself helps
 # stays open: 4 points are too few. On photographs, the paper's constraint is 13 points (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps

@@ -100,11 +100,11 @@ course.numbers({"2AD above the first row": whole, "VSE++ on regions above it": r
 #
 # As in [Learning to rank](04_learning_to_rank.ipynb), one system is better than another if the 95 % interval of the mean difference, seed by
 # seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Parameters, time, batches, optimizer and the ensembles' features stay
-# unequal, and one more setting: in training, 2AD leaves out a fifth of the regions and words, as its released code does, PCME a tenth of the words.
+# unequal, and one setting: in training, 2AD leaves out a fifth of the regions and words (as published, so do VSE∞ and DivE, but not here), PCME a tenth of the words.
 # So we also trained *2AD on whole input*.
 #
-# Why does each system have its own learning rate? Because one rate for all is *not* the same for all. Here is what four systems reach at the
-# rates that we tried:
+# Why does each system have its own learning rate? Because one rate for all is *not* the same for all. Here are four systems at the rates
+# tried:
 
 # %% tags=["results", "nbval-ignore-output"]
 arms = standings.found("17")  # what is recorded of each row of the scoreboard
@@ -318,8 +318,8 @@ check("17.beyond", your_points)
 # ````{solution} ex-17-beyond
 # :class: dropdown
 #
-# $80.4 + 21.7 - 83.0 = 19.1$, in statistics an *interaction*. Most of it, 16.8, are the points that VSE++ lacked: the sum counts them
-# twice, the common gain once.
+# $80.4 + 21.7 - 83.0 = 19.1$, in statistics an *interaction*. Most of it, 16.8, is what VSE++ still lacked: the sum counts it twice,
+# the joint gain once.
 # ````
 #
 # **What came out.** Three ideas raise their own baselines' rsum: AdPool by 64, a latent target by 15, relations by 12. AdOpt brings 4.8 and

@@ -265,7 +265,7 @@ tenth = len(losses) // 10
 lesson.finding("the loss falls well below chance", np.mean(losses[-tenth:]) < 0.95 * chance)
 
 # %% [markdown]
-# Each element is one of 10,000 fixed random vectors, and a caption names some of its own, so there is something to learn. A loss well below
+# Each element is one of 10,000 fixed random vectors, and a caption names some of its picture's, so there is something to learn. A loss well below
 # chance says that the path from disk to weights works, and nothing about recall on COCO.
 #
 # ## Killed in the middle

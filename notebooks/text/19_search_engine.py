@@ -120,9 +120,9 @@ search_box(ask)
 #
 # An index keeps a vector for each picture and the *number* by which the picture is known. A score is the cosine of two vectors.
 #
-# Scores order the pictures for one query, but where do the right ones end? What can be compared between queries is how many standard
-# deviations a score lies above its query's mean. From 500 of our captions, a logistic regression learns how probable the right picture
-# is; 500 others check it.
+# Scores order the pictures for one query, but where do the right ones end? Across queries, compare how many standard deviations a
+# score lies above its query's mean score. From 500 captions, a logistic regression turns this into the probability that the picture is
+# the right one; 500 others check it.
 
 # %% tags=["nbval-ignore-output"]
 test, table = dataset.test.subset(count), Path(home.name) / "captions.csv"
@@ -138,10 +138,10 @@ for sentence in (test.captions[0], "a boat on the water"):
     print(f"{sentence}:", *(f"{100 * share:.0f} %" for share in likely))
 
 # %% [markdown]
-# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher, most of all where many fit. An engine
-# may end its list below a half (`vse search calibrate`).
+# A picture that fits as well as the caption's own counts as wrong, so true probabilities are higher, most of all where many fit. An engine may hide
+# what lies below 50 % (`vse search calibrate`).
 #
-# Exact search compares the query with every vector. From a disk they are read block by block, and only the best so far are kept.
+# Exact search compares the query with every vector. From a disk, vectors are read block by block, and only the best so far are kept.
 #
 # ```{exercise} Search block by block
 # :label: ex-19-exact
@@ -306,7 +306,8 @@ curves = {}
 for who, asked in queries.items():
     order = np.argsort(-(asked @ centres.T), 1)  # (q, cells)
     filling = np.bincount(cell_of, minlength=cells)[order].cumsum(1).mean(0) / len(collection)
-    curves[f"cells, {who} ask"] = looked, kept = [], []
+    looked, kept = [], []  # shares compared, shares found; filled below
+    curves[f"cells, {who} ask"] = looked, kept
     for probes in (1, 2, 4, 8, 16):
         inverted.nprobe = probes
         looked.append(filling[probes - 1])
@@ -315,7 +316,8 @@ for who, asked in queries.items():
 # %%
 graph = faiss.IndexHNSWFlat(collection.shape[1], 32, faiss.METRIC_INNER_PRODUCT)  # 32 links
 graph.add(collection)
-curves["graph, captions ask"] = looked, kept = [], []
+looked, kept = [], []
+curves["graph, captions ask"] = looked, kept
 asked = queries["captions"]
 for candidates in (10, 16, 32, 64):
     graph.hnsw.efSearch = candidates
@@ -496,7 +498,7 @@ lesson.finding("the clouds overlap, but most are on their own side", 0.7 < own_s
 # ```{exercise} Which examples to learn from?
 # :label: ex-19-trap
 #
-# The queries are captions. From which examples must as many codewords be learned to preserve the most of the exact ten: "pictures alone",
+# The queries are captions. If the number of codewords stays the same, which examples preserve most of the exact ten: "pictures alone",
 # "half captions", "captions alone", or is there "no difference"?
 # ```
 
@@ -803,7 +805,7 @@ home.cleanup()
 # | encode | 02, 05, 15 | a vector holds what its network was trained to hold |
 # | pool | 10, 13, 14 | favouring large values is what counts; how the weights are found matters little |
 # | compare | 03, 07, 12, 19 | cross-attention finds more true pictures at hundreds of times the cost; re-ranking keeps most of that |
-# | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin raises only rsum |
+# | learn | 04, 06, 08, 09, 11, 16 | early in training many negatives help; a latent target helps InfoNCE, a margin trades mAP@R for rsum |
 # | judge | 03, 04, 17 | the best system depends on the measure, and gains may vanish |
 # | run | 18, 19 | caching makes large batches fit, and skipping vectors or digits makes search fast |
 #

@@ -76,9 +76,10 @@ def probes(
     axes.set(xlim=(0, 100), xlabel="accuracy of a linear probe (%)")
     figure.legend(loc="outside upper left", ncols=4)
     alt = (
-        "Accuracy of linear probes with intervals, a row each for cells, regions, patches and the place "
-        "alone. The kind of the thing here is read nearly always from all three; the kind of the farthest "
-        "thing hardly more often than from the place alone."
+        "Accuracy of linear probes with intervals, a row each for cells, regions, patches, the place "
+        "alone, and the place with the thing here. The kind of the thing here is read nearly always from all "
+        "three; that of the farthest thing hardly more often than from the place, no more often than from "
+        "place and thing."
     )
     plots.show(figure, alt)
 

@@ -126,8 +126,8 @@ def true_share(shares: Mapping[str, Mapping[int, float]], all_pairs: float) -> N
     show(
         figure,
         alt="The share of mined negatives that are true of their anchor, against how many of the hardest "
-        "are counted. Both lines, captions of a picture and pictures of a caption, begin at more than"
-        " a fifth and fall with depth, far above the share among all pairs.",
+        "are counted. Both lines, captions mined for a picture and pictures mined for a caption, begin at "
+        "more than a fifth and fall with depth, far above the share among all pairs.",
     )
 
 

@@ -80,7 +80,7 @@ def over_the_scene(picture: np.ndarray, maps: Mapping[str, np.ndarray]) -> Figur
     draw_picture(panels[0], picture, "the scene")
     for axes, (name, values) in zip(panels[1:], maps.items(), strict=True):
         shown = heat_on(axes, picture, values, name, vmin=0, vmax=most)
-    figure.colorbar(shown, ax=panels, label="part of the vector (%)", shrink=0.75)
+    figure.colorbar(shown, ax=panels, label="mean weight of the cell (%)", shrink=0.75)
     return figure
 
 

@@ -121,7 +121,7 @@ def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
                 axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
         axes.set(xlabel="similarity", title=title)
     panels[0].set_ylabel("share (%)")
-    panels[0].legend(loc="upper left")
+    panels[0].legend(loc="upper right")
     show(
         figure,
         alt="Distributions of three similarities, of pairs, offline negatives and online negatives, for "

@@ -55,7 +55,7 @@ def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
         weights = np.full(len(shares), 100 / len(shares))
         style = {"color": colour, "hatch": hatch, "alpha": 0.75}
         panels[0].hist(shares, np.linspace(0, 1, 31), weights=weights, label=name, **style)
-    title = "Without the root, one element gets nearly everything"
+    title = "Without the root, one element often gets nearly everything"
     panels[0].set(xlabel="the largest share of 49", ylabel="queries (%)", title=title)
     panels[0].legend()
     title = "Without residuals, all elements become alike"
