@@ -10,7 +10,7 @@ from vsecore.experiments import EXPERIMENTS, FAIR_SCALE, claims, gates, ledger, 
 from vsecore.experiments.claims import MARGIN, RETRIEVAL, SUBJECTS
 from vsecore.experiments.ledger import Studied, Trained
 from vsecore.experiments.printed import printed_rows
-from vsecore.experiments.references import RECALLS
+from vsecore.records import RECALLS
 
 BETTER = {0: 310.0, 1: 320.0, 2: 330.0, 3: 315.0, 4: 325.0}
 WORSE = {0: 300.0, 1: 311.0, 2: 319.0, 3: 305.0, 4: 314.0}

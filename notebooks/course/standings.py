@@ -8,7 +8,7 @@ from IPython.display import Markdown
 
 from course.wording import mean, table
 from vsecore import records, scenes
-from vsecore.experiments import RESULTS, Studied, side_by_side
+from vsecore.experiments import RESULTS, Studied, studied
 from vsecore.paths import results
 from vsecore.recipes import Recipe
 
@@ -81,7 +81,7 @@ HEADS = ["system", "rsum", "mAP@R to text, %", "mAP@R to picture, %", "parameter
 def found(notebook: str) -> dict[str, Studied]:
     """Return what is recorded about the rows of a notebook's scoreboard, in the order of the course."""
     arms = {name: arm for number, rows in ROWS.items() if number <= notebook for name, arm in rows.items()}
-    return side_by_side(arms, "scenes", "region")
+    return studied(arms, "scenes", "region")
 
 
 def costs(arms: Mapping[str, Studied]) -> Markdown:

@@ -574,7 +574,7 @@ arms = {"DivE": "DivE", "DivE, one slot": "one slot", "VSE∞": "VSE∞", "VSE++
 arms = {title: ("set_similarities", arm) for title, arm in arms.items()}
 arms["DivE, two slots"] = ("set_sizes", "K = 2")
 arms["DivE, a fifth left out"] = ("set_parts", "a fifth left out")
-studied = experiments.side_by_side(arms, "scenes")
+studied = experiments.studied(arms, "scenes")
 dots.show(studied)
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -644,7 +644,7 @@ arms = {"Chamfer": "Chamfer", "match probability": "MP", "MIL": "MIL"}
 arms |= {"PIE-Net": "PIE-Net", "a Transformer": "Transformer"}
 arms = {f"with {name}": ("set_similarities", arm) for name, arm in arms.items()}
 arms["with α = 1"] = ("set_sizes", "α = 1")
-arms = {"DivE": dive} | experiments.side_by_side(arms, "scenes")
+arms = {"DivE": dive} | experiments.studied(arms, "scenes")
 dots.show(arms)
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]

@@ -762,7 +762,7 @@ arms = {
     "ITD, at most 20 nats": "BL + ITD, a bound that can be met",
 }
 arms = {name: ("latent_targets", arm) for name, arm in arms.items()}
-found = experiments.side_by_side(arms, "scenes")
+found = experiments.studied(arms, "scenes")
 base, itd, bounded = found.values()
 table = {f"{name}: rsum, five seeds": arm.rsum for name, arm in found.items()}
 names = {"no ITD": "ltd_region_gru", "ITD": "ltd_region_gru+itd"}

@@ -409,7 +409,7 @@ check("16.bounds", your_guess)
 arms = {"BL": ("latent_targets", "BL"), "dual": ("latent_targets", "BL + LTD, dual")}
 arms |= {f"η = {bound}": ("latent_bounds", f"η = {bound}") for bound in (0.05, 0.2)}
 arms["η = 0.2, fast λ"] = ("latent_bounds", "η = 0.2, fast multiplier")
-found = experiments.side_by_side(arms, "scenes")
+found = experiments.studied(arms, "scenes")
 bounded = {"η = 0.05": 0.05, "η = 0.2": 0.2, "η = 0.2, fast λ": 0.2}
 figure, tracks = drawings.trajectories(found, bounded)
 plots.show(

@@ -249,7 +249,7 @@ check("17.predict", your_prediction)
 # %% tags=["results", "nbval-ignore-output"]
 four = {"VSE++": ("2ad_systems", "VSE++, longer"), "AdPool": ("2ad_negatives", "max violation")}
 four |= {"AdOpt": ("2ad_pooling", "mean, longer"), "both": ("2ad_systems", "VSE+2AD")}
-cells = experiments.side_by_side(four, "scenes", "grid")  # experiment and arm -> its records
+cells = experiments.studied(four, "scenes", "grid")  # experiment and arm -> its records
 alone = {name: dots.change(cells[name], cells["VSE++"]) for name in ("AdPool", "AdOpt")}
 alone["latent target"] = dots.change(arms["LTD, constraint"], arms["InfoNCE (baseline of LTD)"])
 alone["offline negatives"] = dots.change(arms["AOQ: VSRN and AdapOffQuin"], arms["VSRN"])

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., None])
 
 HELP = {
-    "data": "'scenes', 'scenes_near_duplicates', or a folder of extracted features (see vse data extract); "
-    "for a recipe that reads pixels, a folder of photographs and captions.",
+    "data": "'scenes', 'scenes_near_duplicates', 'scenes_ambiguous', or a folder of extracted features (see "
+    "vse data extract); for a recipe that reads pixels, a folder of photographs and captions.",
     "device": "auto uses a GPU if there is one.",
     "dtype": "Precision on disk, half or single.",
     "folds": "Mean over this many folds (COCO 1K: 5).",

@@ -8,7 +8,7 @@ be trained for it. `compare` holds any runs side by side.
 
 from vsecore.experiments.claims import Claim, claims, departures
 from vsecore.experiments.experiment import EXPERIMENTS, Arm, Experiment, get_experiment
-from vsecore.experiments.ledger import Studied, epochs_to_pass, side_by_side, studied
+from vsecore.experiments.ledger import Studied, epochs_to_pass, studied
 from vsecore.experiments.measures import pair_accuracy, pair_scores
 from vsecore.experiments.missing import summary, train_missing
 from vsecore.experiments.running import RESULTS, Settings, run
@@ -36,7 +36,6 @@ __all__ = [
     "pair_accuracy",
     "pair_scores",
     "run",
-    "side_by_side",
     "studied",
     "summary",
     "train_missing",

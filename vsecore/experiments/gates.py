@@ -172,7 +172,7 @@ def still_moving(arm: Studied, about: str) -> Iterator[Shut]:
         if about != "fall of the multiplier":
             watched.append(("reconstruction loss", losses, LOSS_MARGIN, "the bound"))
         for what, curves, allowed, whole in watched:
-            if not (curve := _mean_curve([*curves.values()])):
+            if not bounds or not (curve := _mean_curve([*curves.values()])):
                 continue
             size = max(curve) if whole == "its peak" else statistics.mean(bounds.values())
             changed = abs(curve[-1] - curve[_before_last_third(curve) - 1]) / (size or 1.0)

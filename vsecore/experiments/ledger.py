@@ -70,47 +70,29 @@ class Studied:
         return {seed: [epoch[seed] for epoch in epochs if seed in epoch] for seed in seeds}
 
 
+Arms = str | Mapping[str, tuple[str, str]]
+"""All arms of an experiment, by its name; or experiments and their arms, by the name that each has here."""
 Study = tuple[dict[str, Studied], list[Record]]
 """What is recorded about arms, and the records: theirs, and those of all learning rates that were tried."""
 
 
 def studied(
-    name: str, data: str, features: FeatureKind | None = None, scale: Scale = "fair", folder: Path = RESULTS
+    arms: Arms, data: str, features: FeatureKind | None = None, scale: Scale = "fair", folder: Path = RESULTS
 ) -> dict[str, Studied]:
-    """Collect what is recorded about each arm of an experiment. Arms without a record are left out.
+    """Collect what is recorded about each arm. Arms without a record are left out.
 
     Records are set side by side only if they come from the same features (but for their last digits, see
     `references.alike`), captions and word vectors, in the same precision: those that most records have. The
-    data "scenes" are those of the experiment's world; the kind of features is the experiment's unless another
-    is named.
-    """
-    return side_by_side(arms_of(name), data, features, scale, folder)
-
-
-def side_by_side(
-    arms: Mapping[str, tuple[str, str]],
-    data: str,
-    features: FeatureKind | None = None,
-    scale: Scale = "fair",
-    folder: Path = RESULTS,
-) -> dict[str, Studied]:
-    """Collect arms of several experiments, all from the same features, captions and so on; see `studied`.
-
-    Arms are given as an experiment and one of its arms, by the name that each has here. Trainings in other
-    worlds, or on other features, are left out.
+    data "scenes" are those of the experiments' world, and arms in other worlds are left out; the kind of
+    features is the experiment's unless another is named.
     """
     return study(arms, data, features, scale, folder)[0]
 
 
-def arms_of(name: str) -> dict[str, tuple[str, str]]:
-    """Return the arms of an experiment in the form of `side_by_side`."""
-    return {arm: (name, arm) for arm in get_experiment(name).arms}
-
-
-def study(
-    arms: Mapping[str, tuple[str, str]], data: str, features: FeatureKind | None, scale: Scale, folder: Path
-) -> Study:
-    """Return what `side_by_side` does, and the records that it comes from."""
+def study(arms: Arms, data: str, features: FeatureKind | None, scale: Scale, folder: Path) -> Study:
+    """Return what `studied` does, and the records that it comes from."""
+    if isinstance(arms, str):
+        arms = {arm: (arms, arm) for arm in get_experiment(arms).arms}
     placed = {called: (get_experiment(name), arm) for called, (name, arm) in arms.items()}
     worlds = Counter(experiment.data_named(data) for experiment, _ in placed.values())
     world = worlds.most_common(1)[0][0]

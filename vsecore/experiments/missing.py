@@ -88,7 +88,7 @@ def survey(
         and (not chosen or {work, outcome.claim.statement} & {*chosen})
     ]
     names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
-    entries = {name: ledger.study(ledger.arms_of(name), data, None, "fair", folder)[1] for name in names}
+    entries = {name: ledger.study(name, data, None, "fair", folder)[1] for name in names}
 
     def usual(entry: Record) -> float:
         """Return the seconds that it would have taken at the usual length and width."""

@@ -76,12 +76,10 @@ def per_query(scores: Tensor, split: Split) -> Iterator[dict[str, Any]]:
 
 
 def _first(scores: Tensor, right: np.ndarray, names: Any, kind: str) -> list[dict[str, Any]]:
-    values, items = (x.numpy() for x in scores.topk(min(FOUND, len(scores))))
-    order = np.lexsort((right[items], -values))
-    return [
-        {kind: names[items[place]], "score": float(values[place]), "right": bool(right[items[place]])}
-        for place in order
-    ]
+    values = scores.numpy()
+    items = np.flatnonzero(values >= np.partition(values, -min(FOUND, len(values)))[-min(FOUND, len(values))])
+    best = items[np.lexsort((right[items], -values[items]))][:FOUND]
+    return [{kind: names[row], "score": float(values[row]), "right": bool(right[row])} for row in best]
 
 
 def write_queries(path: Path, scores: Tensor, split: Split) -> None:

@@ -23,7 +23,7 @@ from vsecore.evaluation import evaluate, map_at_r
 from vsecore.experiments.scales import WORLDS, on_every_processor
 from vsecore.mining import mine
 from vsecore.model import VSE
-from vsecore.records import Record
+from vsecore.records import RECALLS, Record
 from vsecore.scoring import Captions, score_split
 
 BASELINE = "ridge"
@@ -36,7 +36,6 @@ DRAWS = 20
 SHARES = ("mined_true_texts", "mined_true_pictures")
 """What `shares_true` gives."""
 ANCHORS_AT_ONCE = 1000
-RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))
 CLOSE = 0.25
 """By how many points the linear baseline's recalls may differ on features that two processors made."""
 

@@ -51,7 +51,7 @@ class SceneCNN(nn.Module):
     """A small residual network: a picture becomes 7 × 7 cells, or the features of boxes.
 
     0.86 million parameters, 3.5 MB as float32. `forward` has the interface of every backbone
-    (`vsecore.data.features`); `regions` adds what detectors give the field: one vector for each box.
+    (`vsecore.data.backbones`); `regions` adds what detectors give the field: one vector for each box.
     """
 
     kind: Literal["grid"] = "grid"
