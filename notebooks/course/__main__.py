@@ -57,9 +57,7 @@ def course(
 
 
 @app.command()
-def book(
-    pdf: Annotated[bool, Option("--pdf", help="Also print it as one PDF; needs Chromium.")] = False,
-) -> None:
+def book(pdf: Annotated[bool, Option("--pdf", help="Also as one PDF; needs Chromium.")] = False) -> None:
     """Build the book from the stored notebooks."""
     from coursebook.browser import find_chromium
     from coursebook.build import build_book
@@ -91,9 +89,7 @@ def slides(
 @app.command()
 def refresh(
     notebooks: Names = None,
-    results: Annotated[
-        bool, Option("--results", help="Only the words, and the cells that draw from records: seconds.")
-    ] = False,
+    results: Annotated[bool, Option("--results", help="Only words, and what draws from records.")] = False,
     cost: Annotated[bool, Option("--cost", help="Also record time and memory; on a quiet machine.")] = False,
 ) -> None:
     """Rebuild the stored notebooks from their texts (for authors)."""
@@ -109,19 +105,10 @@ def refresh(
 def learner(
     notebooks: Names = None,
     out: Annotated[Path | None, Option(help="Where the copies go. [default: build/learner]")] = None,
-    solutions: Annotated[
-        bool, Option(help="Fold a solution beneath each exercise, or leave all of them out.")
-    ] = True,
+    solutions: Annotated[bool, Option(help="Fold a solution beneath each exercise, or none.")] = True,
     force: Annotated[bool, Option("--force", help="Overwrite also what somebody has worked in.")] = False,
-    package: Annotated[
-        bool,
-        Option(
-            "--package", help="Add the library as a wheel, and what notebooks import and show from records."
-        ),
-    ] = False,
-    otter: Annotated[
-        bool, Option("--otter", help="Write assignments for otter-grader in place of copies.")
-    ] = False,
+    package: Annotated[bool, Option("--package", help="Add the library, as a wheel, and records.")] = False,
+    otter: Annotated[bool, Option("--otter", help="Write assignments for otter-grader instead.")] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
 
@@ -147,11 +134,8 @@ def learner(
         typer.echo(f"  {path.stem}: {fate}")
     program = f'"{sys.executable}" -m course'
     if behind := [path.stem[:2] for path, fate in fates.items() if fate is Fate.BEHIND]:
-        beside = f"{folder.resolve()}-newer"
-        options = "" if solutions else " --no-solutions"
-        typer.echo(
-            f'newer versions, beside yours: {program} learner {" ".join(behind)} --out "{beside}"{options}'
-        )
+        options = f'--out "{folder.resolve()}-newer"{"" if solutions else " --no-solutions"}'
+        typer.echo(f"newer versions, beside yours: {program} learner {' '.join(behind)} {options}")
     if package:
         made = write_package(folder)
         typer.echo(
@@ -162,11 +146,7 @@ def learner(
 
 
 @app.command()
-def lab(
-    notebook: Annotated[
-        Path | None, Argument(help="The notebook to open. [default: the first of build/learner]")
-    ] = None,
-) -> None:
+def lab(notebook: Annotated[Path | None, Argument(help="[default: first of build/learner]")] = None) -> None:
     """Open your copies of the notebooks in JupyterLab."""
     from course.lab import open_lab
 
@@ -176,12 +156,9 @@ def lab(
 @app.command()
 def grade(
     folder: Annotated[Path, Argument(help="A learner's notebooks, or a class: one subfolder per learner.")],
-    out: Annotated[
-        Path | None, Option(help="Where the report goes. [default: grades, in the folder]")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Where the report goes. [default: FOLDER/grades]")] = None,
     homework: Annotated[
-        list[str] | None,
-        Option(help="What was set: 04, or one exercise, 04.step. Repeatable. [default: all handed in]"),
+        list[str] | None, Option(help="What was set: 04, or 04.step. Repeatable. [default: all handed in]")
     ] = None,
     tier: Annotated[Tier, Option(help="smoke, lesson or full.")] = "smoke",
     minutes: Annotated[float, Option(help="The limit for each notebook.")] = 10.0,

@@ -197,7 +197,7 @@ def places_of(picture: Seen, elements: int) -> np.ndarray:
         count = len(picture.features)
         side = math.isqrt(count)
         if side**2 != count:
-            raise ValueError(f"boxes is None, but {count} elements are no square grid: say where each lies")
+            raise ValueError(f"boxes is None, but {count} elements form no square grid: say where each lies")
         row, column = np.divmod(np.arange(count), side)
         boxes = np.stack([column, row, column + 1, row + 1], 1) / side
     if elements < len(boxes):

@@ -43,9 +43,7 @@ def notebooks(names: Iterable[str] = (), files: str = "[0-9][0-9]_*.ipynb") -> l
     for name in names:
         fitting = [path for path in paths if path.stem.startswith(name)]
         if not fitting:
-            raise ValueError(
-                f"no notebook begins with {name!r}; there are {', '.join(path.stem for path in paths)}"
-            )
+            raise ValueError(f"no notebook begins with {name!r}: {', '.join(path.stem for path in paths)}")
         chosen.extend(fitting)
     return sorted(set(chosen)) if chosen else paths
 
@@ -59,8 +57,7 @@ def make_world(tier: str) -> None:
     for split, count in sizes.items():
         scenes.pictures(split, count)  # drawn on all cores; then the kinds of features two at a time
     with ThreadPoolExecutor(2) as pool:
-        for made in [pool.submit(scenes.load, **sizes, features=kind) for kind in NETWORK_OF]:
-            made.result()
+        list(pool.map(lambda kind: scenes.load(**sizes, features=kind), NETWORK_OF))
 
 
 def run(paths: Iterable[Path], folder: Path, parameters: dict[str, Any], at_once: int = 1) -> None:
@@ -88,13 +85,7 @@ def run(paths: Iterable[Path], folder: Path, parameters: dict[str, Any], at_once
     costs = {entry.name: entry.seconds for entry in records.find(LESSON_RECORDS)}
     with ThreadPoolExecutor(at_once) as pool, _ending_with_us():
         slowest_first = sorted(paths, key=lambda path: -costs.get(path.stem, 0.0))
-        begun = [pool.submit(run_one, path) for path in (slowest_first if at_once > 1 else paths)]
-        try:
-            for one in begun:
-                one.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        list(pool.map(run_one, slowest_first if at_once > 1 else paths))  # if one fails, the rest is left
 
 
 def refresh(names: Iterable[str], *, cost: bool = False) -> None:

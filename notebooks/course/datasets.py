@@ -57,9 +57,8 @@ def open_dataset(
         raise ValueError(f"root is missing: name the folder of {name}")
     if features == "region" and has_regions(root):
         root /= REGIONS
-    dataset = (
-        open_precomp(root) if (root / "train_ims.npy").exists() else _extracted(name, root, features, sizes)
-    )
+    made = (root / "train_ims.npy").exists()
+    dataset = open_precomp(root) if made else _extracted(name, root, features, sizes)
     if dataset.feature_kind != features:
         raise ValueError(f"features is {features!r}, but {root} holds {dataset.feature_kind} features")
     asked = {name: getattr(dataset, name) for name in sizes}
@@ -136,7 +135,5 @@ def _local_weights(root: Path) -> Path | None:
     folders = (Path(named).expanduser(),) if named else beside
     found = next((folder / file for folder in folders if (folder / file).is_file()), None)
     if named and found is None:
-        raise FileNotFoundError(
-            f"VSECORE_WEIGHTS is {named}, which holds no {file}: name the folder that does"
-        )
+        raise FileNotFoundError(f"VSECORE_WEIGHTS is {named}: it must be a folder that holds {file}")
     return found

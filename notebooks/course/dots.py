@@ -19,6 +19,7 @@ from vsecore.experiments.claims import RETRIEVAL
 from vsecore.experiments.statistics import interval
 from vsecore.experiments.verdicts import differences as gaps
 
+Arms = Mapping[str, Studied]
 AXES = {
     "rsum": "rsum,\nsum of six recalls",
     "i2t_map_at_r": "mAP@R, %,\nto text",
@@ -26,14 +27,12 @@ AXES = {
 }
 
 
-def show(found: Mapping[str, Studied]) -> None:
+def show(found: Arms) -> None:
     """Show arms that were trained on scenes, without their ridge regression."""
     plots.show(compared(found, "scenes", ridge=False), alt=words_for(found, "the scenes", ridge=False))
 
 
-def compared(
-    found: Mapping[str, Studied], data: str, oracle: float | None = None, ridge: bool = True
-) -> Figure:
+def compared(found: Arms, data: str, oracle: float | None = None, ridge: bool = True) -> Figure:
     """Draw the arms of an experiment, the one with the highest mean rsum first.
 
     The name of the data decides what is measured. With `ridge`, each row has a line at its ridge regression,
@@ -84,16 +83,14 @@ def rows(
     """
     for place, (values, colour) in enumerate(zip(seeds.values(), itertools.cycle(colours), strict=False)):
         if values:
-            seed, line = (None, None) if place else ("a seed", "mean and 95 % interval")
-            axes.plot(
-                [*values], [place - raised] * len(values), "o", color=COLOURS[5], alpha=0.55, label=seed
-            )
+            dot, line = (None, None) if place else ("a seed", "mean and 95 % interval")
+            axes.plot([*values], [place - raised] * len(values), "o", color=COLOURS[5], alpha=0.55, label=dot)
             axes.plot(interval([*values]), [place, place], color=colour, label=line)
             axes.plot(statistics.mean(values), place, "|", color=colour, markersize=13, markeredgewidth=2.4)
     name_rows(axes, seeds)
 
 
-def by_rsum(found: Mapping[str, Studied]) -> list[str]:
+def by_rsum(found: Arms) -> list[str]:
     """The arms in order of their mean rsum, the highest first."""
     return sorted(found, key=lambda arm: -found[arm].rsum)
 
@@ -122,13 +119,10 @@ def by_epoch(arm: Studied, measure: str) -> np.ndarray:
     return np.array([curve for _, curve in sorted(arm.epochs(f"{measure}_").items())])
 
 
-def words_for(
-    found: Mapping[str, Studied], data: str, oracle: float | None = None, ridge: bool = True
-) -> str:
+def words_for(found: Arms, data: str, oracle: float | None = None, ridge: bool = True) -> str:
     """What the figure shows, for a reader who cannot see it."""
-    arms = [
-        f"{arm} {found[arm].rsum:.1f} ({counted(len(found[arm].seeds), 'seed')})" for arm in by_rsum(found)
-    ]
+    order = by_rsum(found)
+    arms = [f"{arm} {found[arm].rsum:.1f} ({counted(len(found[arm].seeds), 'seed')})" for arm in order]
     baselines = sorted({arm.baseline["rsum"] for arm in found.values() if ridge and arm.baseline})
     lines = [
         f"A dot for each seed of each system on {data}, with their mean and its 95 % interval.",
@@ -136,7 +130,7 @@ def words_for(
     ]
     for measure, label in AXES.items():
         if measure != "rsum" and all(found[arm].results.get(measure) for arm in found):
-            means = ", ".join(f"{arm} {mean(found[arm], measure):.1f}" for arm in by_rsum(found))
+            means = ", ".join(f"{arm} {mean(found[arm], measure):.1f}" for arm in order)
             lines.append(f"Mean {' '.join(label.split())}: {means}.")
     if baselines:
         sums = " and ".join(f"{one:.1f}" for one in baselines)

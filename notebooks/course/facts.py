@@ -44,9 +44,7 @@ def facts(scene: Scene) -> Iterator[Fact]:
     yield "place", scene.place, replace(scene, place="elsewhere")
     kinds = [thing.kind for thing in scene.things]
     counts = Counter(kinds)
-    names = [
-        kind if counts[kind] == 1 else f"{kind} {kinds[: i + 1].count(kind)}" for i, kind in enumerate(kinds)
-    ]
+    names = [one if counts[one] == 1 else f"{one} {kinds[:i].count(one)}" for i, one in enumerate(kinds, 1)]
     for i, (name, thing) in enumerate(zip(names, scene.things, strict=True)):
         yield "thing", name, without(scene, i)
         for what in ("colour", "size", "facing"):

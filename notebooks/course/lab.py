@@ -39,10 +39,9 @@ def lab_command(notebook: Path) -> list[str]:
 def open_lab(notebook: Path | None = None) -> None:
     """Become JupyterLab, opened on a notebook, by default on the first one."""
     command = lab_command(notebook or first_notebook())
+    overrides = Path(sys.prefix, "share/jupyter/lab/settings/overrides.d/vsecore.json")
     with suppress(OSError):  # in an environment that others look after, Lab keeps its own defaults
-        write_json(
-            Path(sys.prefix, "share/jupyter/lab/settings/overrides.d/vsecore.json"), SETTINGS, indent=2
-        )
+        write_json(overrides, SETTINGS, indent=2)
     environment = one_thread(os.environ)  # which its kernels get
     if os.name == "posix":  # replaces this process, so that Ctrl-C reaches the lab
         os.execve(command[0], command, environment)

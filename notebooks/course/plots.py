@@ -1,9 +1,10 @@
 """Figures in one house style: quiet axes, colours that colour-blind readers can tell apart, words for all."""
 
+import functools
 import io
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,6 +15,7 @@ from matplotlib.image import AxesImage
 
 from course.attention import word_maps as word_maps
 
+P = ParamSpec("P")
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]] | list[float] | np.ndarray]
 """Lines by their names: the x values and the y values of each, or y values alone, at 1, 2 and so on."""
 Span = tuple[float, float, float]
@@ -61,6 +63,19 @@ def show(figure: Figure, alt: str) -> None:
     figure.savefig(picture, format="png")
     plt.close(figure)
     display({"image/png": picture.getvalue(), "text/plain": alt}, raw=True)
+
+
+def shown(alt: str) -> Callable[[Callable[P, Figure]], Callable[P, None]]:
+    """Make a function that draws a figure show it; its words, `alt`, may stand on several lines."""
+
+    def showing(draw: Callable[P, Figure]) -> Callable[P, None]:
+        @functools.wraps(draw)
+        def draw_and_show(*given: P.args, **named: P.kwargs) -> None:
+            show(draw(*given, **named), " ".join(alt.split()))
+
+        return draw_and_show
+
+    return showing
 
 
 # ---------------------------------------------------------------- lines

@@ -72,9 +72,7 @@ def choices(recipe: Recipe) -> dict[str, str]:
     towers = recipe.image, recipe.text
     encoders = ((tower.encoder, tower.reasoner, recipe.shared) for tower in towers)
     pools = ["none" if tower.pool is None else _told(tower.pool) for tower in towers]
-    losses = " + ".join(
-        ("" if part.weight == 1 else f"{part.weight:g} ") + _told(part) for part in recipe.losses
-    )
+    losses = " + ".join(("" if one.weight == 1 else f"{one.weight:g} ") + _told(one) for one in recipe.losses)
     return {
         "encode": "\n".join(", ".join(map(_told, filter(None, parts))) for parts in encoders),
         "pool": "\n".join(dict.fromkeys(pools)),

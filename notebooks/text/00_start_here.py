@@ -66,7 +66,7 @@ print("pictures", tuple(index.shape))
 # %% [markdown]
 # These vectors are the *index* of the search engine. A sentence, the *query*, becomes a vector with as many entries, and the pictures
 # whose vectors point in the most similar direction come first. (Comments in the code give shapes: `(Ni, D)` is a matrix with a row
-# for each of Ni pictures and D numbers in each row. Nc counts captions and L the words of a sentence; the page [Notation](../notation.md) of
+# for each of Ni pictures and D numbers in each row. Nc counts sentences and L the words of one; the page [Notation](../notation.md) of
 # the book lists all letters.)
 
 

@@ -347,10 +347,8 @@ scores = {
         ((16 * c).logsumexp(1).mean() + (16 * c).logsumexp(0).mean()) / 32
     ),
 }
-c = torch.tensor(
-    [[0.9, 0.2, 0.1, 0], [0.3, 0.7, 0.2, 0.1], [0.1, 0.2, 0.6, 0.5], [0, 0.1, 0.4, 0.5]]
-)
-shares = {}
+rows = [[0.9, 0.2, 0.1, 0], [0.3, 0.7, 0.2, 0.1], [0.1, 0.2, 0.6, 0.5], [0, 0.1, 0.4, 0.5]]
+c, shares = torch.tensor(rows), {}
 for name in ("MIL", "match probability", "smooth-Chamfer"):
     at = c.clone().requires_grad_()  # (K, L)
     (gradient,) = torch.autograd.grad(scores[name](at), at)  # (K, L)
@@ -469,12 +467,8 @@ for scale, shift in your_settings:
 course.numbers(ends)
 
 # %%
-your_expectation = (
-    "A steeper sigmoid lets near pairs decide, so the set stays open."  # your part
-)
-your_finding = (
-    "Steepness is not enough: with shift 0 the set still closes, with −6 it stays."  # your part
-)
+your_expectation = "A steeper sigmoid lets near pairs decide: it stays open."  # your part
+your_finding = "With shift 0 the set still closes; with −6 it stays open."  # your part
 check("13.explore", (your_expectation, your_finding))
 
 # %% [markdown]

@@ -756,12 +756,8 @@ if variant == "without_global":
     lesson.finding("the global feature helps", with_global > 1.12 * without_it)
 
 # %%
-your_expectation = (
-    "The global feature matters most, since slots alone miss the scene."  # your part
-)
-your_finding = (
-    "Without it the rsum fell by about a quarter, with one seed and few pictures."  # your part
-)
+your_expectation = "The global feature matters: slots alone miss the scene."  # your part
+your_finding = "Without it the rsum fell by about a quarter (one seed)."  # your part
 check("14.explore", (your_expectation, your_finding))
 
 # %% [markdown]

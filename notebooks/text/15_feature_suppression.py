@@ -822,12 +822,8 @@ outcome["triplet: rsum, marks gone"] = evaluate(scores_of(hinged, "gone"), owner
 course.numbers(outcome)
 
 # %%
-your_expectation = (
-    "It relies on the marks as much, since it also stops once they separate."  # your part
-)
-your_finding = (
-    "As much reliance, and a far lower rsum without marks, so no better."  # your part
-)
+your_expectation = "As much reliance: it stops once the marks separate."  # your part
+your_finding = "As much reliance, and a far lower rsum without marks."  # your part
 check("15.explore", (your_expectation, your_finding))
 
 # %% [markdown]

@@ -729,9 +729,7 @@ if your_speeds == (1,):
     )
 
 # %%
-your_expectation = (
-    "At the paper's rate λ hardly moves in 100 steps, so it acts as a weight."  # your part
-)
+your_expectation = "λ hardly moves in 100 steps: it acts as a weight."  # your part
 your_finding = "λ stayed near 1; the loss ended higher, and the rsum was no worse."  # your part
 check("16.explore", (your_expectation, your_finding))
 

@@ -56,9 +56,7 @@ def build_book(executed: Path) -> Path:
     shutil.rmtree(out / "_build", ignore_errors=True)  # no page of an earlier book stays behind
     built = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False)
     if built.returncode != 0:
-        raise CourseError(
-            "the book did not build without warnings; the lines above name the page and the line"
-        )
+        raise CourseError("the book did not build without warnings: the lines above name page and line")
     return out / "_build" / "html" / "index.html"
 
 
@@ -133,9 +131,7 @@ def lay_title_page(executed: Path, folder: Path) -> None:
             (folder / "found.png").write_bytes(base64.b64decode(output["data"]["image/png"]))
             break
     else:
-        raise ValueError(
-            f"{FIRST_NOTEBOOK} shows no pictures found for {QUERY!r}, which the title page shows"
-        )
+        raise ValueError(f"{FIRST_NOTEBOOK} shows no pictures found for {QUERY!r}: the title page needs them")
     # Written as the title page includes it, so with paths from there.
     (folder / "found.md").write_text(
         f"```{{image}} _generated/found.png\n:alt: {words}\n:width: 100%\n:class: figure\n```\n",
@@ -170,10 +166,8 @@ def repository_of(folder: Path) -> str | None:
         said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except FileNotFoundError:  # no git here: the project came as an archive
         return None
-    named = re.fullmatch(
-        r"(?:https://(?:[^/@]+@)?github\.com/|git@github\.com:)([\w.-]+)/([\w.-]+?)(?:\.git)?/?", said
-    )
-    return f"https://github.com/{named[1]}/{named[2]}" if named else None
+    named = re.fullmatch(r"(?:https://(?:[^/@]+@)?|git@)github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?/?", said)
+    return f"https://github.com/{named[1]}" if named else None
 
 
 def configure(path: Path, repository: str | None) -> None:

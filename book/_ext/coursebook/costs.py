@@ -48,10 +48,7 @@ def page(kept: Path) -> str:
 
 def _commands(entry: Record) -> str:
     metrics, clocks = entry.metrics, ("seconds", "processor_seconds")
-    rows = [
-        [called, *(duration(metrics[f"{name}_{clock}"]) for clock in clocks)]
-        for name, called in COMMANDS.items()
-    ]
+    rows = [[said, *(duration(metrics[f"{k}_{clock}"]) for clock in clocks)] for k, said in COMMANDS.items()]
     return table(["command", "by the clock", "of the processor"], rows)
 
 
@@ -62,19 +59,15 @@ def _processes(entry: Record) -> str:
         [str(count), *(f"{metrics[f'{count}_{word}_{column}']:.1f}" for column in columns)]
         for count, word in ((1, "process"), (entry.processes, "processes"))
     ]
-    return table(
-        ["processes", *(f"seed {seed}" for seed in seeds), "mean rsum", "deviation over seeds"], rows
-    )
+    return table(["processes", *(f"seed {one}" for one in seeds), "mean rsum", "deviation over seeds"], rows)
 
 
 def _proposals(entry: Record) -> str:
     ways = {"max_sim": "MaxSim", "means": "means of the sets", "both": "half each"}
     found = (re.fullmatch(r"kept_of_(\d+)_by_max_sim", name) for name in entry.metrics)
     counts = sorted(int(name[1]) for name in found if name)
-    rows = [
-        [str(count), *(f"{entry.metrics[f'kept_of_{count}_by_{way}']:.3f}" for way in ways)]
-        for count in counts
-    ]
+    kept = entry.metrics
+    rows = [[str(k), *(f"{kept[f'kept_of_{k}_by_{way}']:.3f}" for way in ways)] for k in counts]
     return table(["proposed in all", *ways.values()], rows)
 
 

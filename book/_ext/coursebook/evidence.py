@@ -61,9 +61,7 @@ class Findings:
 
     def __init__(self, work: str, kept: Path) -> None:
         self.outcomes = {data: outcomes(work, data, folder=kept) for data in DATA}
-        self.fair = {
-            data: {name: studied(name, data, folder=kept) for name in BY_WORK[work]} for data in DATA
-        }
+        self.fair = {on: {name: studied(name, on, folder=kept) for name in BY_WORK[work]} for on in DATA}
         worlds = {get_experiment(name).world for name in BY_WORK[work]}
         found = records.find(kept, name=ORACLE) if kept.is_dir() else []
         sums = [entry.metrics["rsum"] for entry in found if entry.data["name"] in worlds]

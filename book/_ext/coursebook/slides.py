@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from nbconvert.exporters import SlidesExporter
 from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 
 from course.batch import notebooks
 from course.grading.copies import learner_copy
@@ -30,11 +31,10 @@ _PARAGRAPH = re.compile(r"(?ms)<details\b.*?</details>|^(`{3,}).*?^\1|(?:(?!\n\s
 
 def write_slides(names: Iterable[str] = (), folder: Path = SLIDES_FOLDER) -> list[Path]:
     """Write the slides of stored notebooks, and return the decks; an older deck is written over."""
-    options = dict.fromkeys(("exclude_input_prompt", "exclude_output_prompt", "exclude_anchor_links"), True)
+    bare = ("exclude_input_prompt", "exclude_output_prompt", "exclude_anchor_links")
+    options = {"reveal_url_prefix": "revealjs", "reveal_theme": "white", **dict.fromkeys(bare, True)}
     template = (Path(__file__).parent / "deck.html.jinja").read_text(encoding="utf-8")
-    exporter = SlidesExporter(
-        raw_template=template, reveal_url_prefix="revealjs", reveal_theme="white", **options
-    )
+    exporter = SlidesExporter(raw_template=template, **options)
     made = []
     for path in notebooks(names):
         page, _ = exporter.from_notebook_node(slides_of(nbformat.read(path, as_version=4)))
@@ -73,9 +73,7 @@ def slides_of(notebook: NotebookNode) -> NotebookNode:
                 if kind != "notes":
                     words = count + (words if kind == "-" else 0)
                     full, announced = False, text.endswith(":")
-                cells.append(
-                    nbformat.v4.new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}})
-                )
+                cells.append(new_markdown_cell(text, metadata={"slideshow": {"slide_type": kind}}))
         elif cell.cell_type == "code" and not tags & {"parameters", "injected-parameters", "remove-cell"}:
             figures_only = bool(key_of(cell.source)) or "remove-output" in tags
             cell.outputs = [one for one in cell.outputs if _is_shown(one, figures_only)]

@@ -16,9 +16,7 @@ __all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
 _modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
 _tables = [module.EXERCISES for module in _modules if hasattr(module, "EXERCISES")]
-EXERCISES: dict[str, Exercise] = {
-    key: task for table in sorted(_tables, key=min) for key, task in table.items()
-}
+EXERCISES: dict[str, Exercise] = {key: one for each in sorted(_tables, key=min) for key, one in each.items()}
 """All exercises by their keys, in the order of the notebooks."""
 
 

@@ -75,9 +75,7 @@ def same(*cases: Given, by: By = None, tolerance: float | None = None, **given: 
 
 def shape(*cases: Given, by: int | None = None, **given: Any) -> Check:
     """The answer returns tensors of the reference's shapes."""
-    return Compared(
-        lambda function, arguments: _form(_result(function, arguments, by)), _joined(cases, given), 0.0
-    )
+    return Compared(lambda answer, inputs: _form(_result(answer, inputs, by)), _joined(cases, given), 0.0)
 
 
 def gradient(*, of: int = 0, exact: bool = True, by: By = None, **given: Any) -> Check:

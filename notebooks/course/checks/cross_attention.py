@@ -45,18 +45,14 @@ WEIGHTS = {
     ),
     "Follow the three steps in their order: clip, divide each column by its length, multiply by `smooth` and "
     "take the softmax.": same(),
-    "It is right for smooth = 9: let `smooth` decide.": same(
-        {"smooth": 1.0, "seed": 8}, {"smooth": 20.0, "seed": 9}
-    ),
+    "Right for 9 alone: let `smooth` decide.": same({"smooth": 1.0, "seed": 8}, {"smooth": 20.0, "seed": 9}),
     "You divided each row by its length. Divide each column: "
     "an element's affinities with all queries.": weighed(
         over=lambda clipped: clipped.norm(dim=1, keepdim=True)
     ),
     "Below zero a tenth must remain. You clip to zero, as the paper prints it.": weighed(slope=0),
     "The clip is missing: of affinities below zero only a tenth remains.": weighed(slope=1),
-    "The division is missing: divide each column by its length before the softmax.": weighed(
-        over=torch.ones_like
-    ),
+    "No division: divide each column by its length before the softmax.": weighed(over=torch.ones_like),
     "Right. These are SCAN's weights.": passed,
 }
 
@@ -92,8 +88,7 @@ SCORE = {
 
 WORD = {
     "A weight lies between 0 and 1.": between(-0.001, 1.001),
-    "Each column has one entry. What does a positive number become when it is divided by its own "
-    "length?": equals(0.5),
+    "Each column has one entry. What is a positive number divided by its own length?": equals(0.5),
     "That leaves out the division: each column is divided by its length, and a column has one entry.": 0.989,
     "The third box is below zero, so it does not become 1.": like(1 / 3, tolerance=5e-3),
     "The first box fits best, but what is left of that after the division?": 1.0,
@@ -142,9 +137,7 @@ def spread(focus="equal", rows=""):
 
 FOCUS = {
     "Return weights of the same shape, (n, m).": shape(),
-    'With "equal", `trust` is 1: a weight stays if its leads add up to more than 0.': same(
-        by=lambda kept: kept > 0
-    ),
+    'With "equal", `trust` is 1: a weight stays if its leads sum to more than 0.': same(by=lambda w: w > 0),
     "The right ones stay. Now divide each row by its sum, so that the weights add up to one.": same(),
     'With "prob", the lead over a_k counts √a_k times.': same(focus="prob"),
     "All weights equal, or only one: nothing leads, and nothing would stay. The largest of a row always "
@@ -170,11 +163,8 @@ def products(seed=7, queries=4, context=5, alone=False):
 
 FAST = {
     "Return one relevance for each query, (n,).": shape(),
-    "A word with all its weight on one box reads that box: its relevance is their affinity.": same(
-        alone=True
-    ),
-    "Divide the sum of weights times affinities by the root of aᵀGa, for each query with its own weights "
-    "a.": same(),
+    "A word with all weight on one box reads that box: its relevance is their affinity.": same(alone=True),
+    "Divide the sum of weights times affinities by the root of aᵀGa, with the query's own weights a.": same(),
     "It must hold for one word and one box too.": same(seed=11, queries=1, context=1),
     "That is the product with the attended vector. For "
     "the cosine, divide by its length.": lambda weights, affinity, gram: (weights * affinity).sum(1),

@@ -24,9 +24,7 @@ MEAN = {
     "Without padding it must be the plain mean over dimension 1.": same(counts=[5, 5, 5]),
     "Zeros in the padding change your mean: divide by the number of real elements, not by N.": same(),
     "The values in the padding get into your sum: use the mask to leave them out.": same(filler=1e4),
-    "Padding may come anywhere, not only last: use the mask, not the number of elements.": same(
-        filler=7.0, flipped=True
-    ),
+    "Padding may come anywhere, not only last: use the mask, not counts.": same(filler=7.0, flipped=True),
     "Zero times NaN is NaN: choose with torch.where or masked_fill instead of multiplying.": same(
         {"filler": nan}, {"filler": inf}
     ),
@@ -35,7 +33,7 @@ MEAN = {
 }
 
 
-def gru_step(x, h, W, U, w, u):
+def step(x, h, W, U, w, u):
     return torch.gru_cell(x, h, W, U, w, u)
 
 
@@ -60,9 +58,7 @@ def mixed(mix):
 
 GRU = {
     "Return one new state for each caption, (C, D).": shape(),
-    "Where z is one, all of the past stays: the new state must equal the old one, equation (7).": same(
-        reset=50, update=50
-    ),
+    "Where z is one, the past stays: the new state is the old one, equation (7).": same(reset=50, update=50),
     "Where z is zero and r is one, the new state is tanh(W x + U h), with both biases: equation (8).": same(
         reset=50, update=-50
     ),
@@ -91,7 +87,5 @@ EXERCISES = {
     "02.mean": code("A mean that padding cannot touch", 10, MEAN, mean_of_real, elements),
     "02.far": predict("The farthest thing", 3, "rarely", "half the time", "mostly"),
     "02.explore": explore("Ask another question", 15, difficulty="hard"),
-    "02.gru": code(
-        "One step of a GRU", 15, GRU, gru_step, words, instead=("GRU", "GRUCell", "gru", "gru_cell")
-    ),
+    "02.gru": code("One step of a GRU", 15, GRU, step, words, instead=("GRU", "GRUCell", "gru", "gru_cell")),
 }

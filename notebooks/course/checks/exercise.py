@@ -120,10 +120,8 @@ class Judgement:
         """Say the points, then the message; a long hint in lines: JupyterLab breaks words."""
         if self.passed:
             return f"✓ {self.title}: {self.points} of {self.possible}. {self.message}"
-        said = f"… {self.title}: {self.points} of {self.possible}. {self.message}"
-        return "\n".join(
-            fill(line, 104, break_long_words=False, break_on_hyphens=False) for line in said.split("\n")
-        )
+        lines = f"… {self.title}: {self.points} of {self.possible}. {self.message}".split("\n")
+        return "\n".join(fill(line, 104, break_long_words=False, break_on_hyphens=False) for line in lines)
 
 
 def judge_answer(task: Exercise, answer: Any) -> Judgement:
@@ -187,7 +185,7 @@ def _in_the_right_form(answer: Callable[..., Any], right: Callable[..., Any]) ->
         given = {part.dtype for part in arguments if isinstance(part, Tensor)}
         parts = result if isinstance(result, tuple) else (result,)
         usual = all(isinstance(part, Tensor) and part.dtype in given for part in parts)
-        if usual or holds_dots(result) or any(map(callable, arguments)):
+        if usual or holds_dots(result):
             return result
         return _formed(result, right(*arguments))
 

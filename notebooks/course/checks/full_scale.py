@@ -104,9 +104,7 @@ SHARE = {
     "Count the wrong captions that a picture meets in a batch of 1,024, and in a part of 64. Give "
     "three digits after the point.": equals(1 - 63 / 1023, 6e-4),
     "That is the share which they do compare.": like(63 / 1023, 1 / 16, tolerance=2e-3),
-    "Nearly: leave out the picture's own caption, which is no negative, in both counts.": like(
-        1 - 1 / 16, tolerance=4e-4
-    ),
+    "Nearly: its own caption is no negative: leave it out of both counts.": like(1 - 1 / 16, tolerance=4e-4),
     "That is in percent: answer with a number between 0 and 1.": 93.8,
 }
 
@@ -130,11 +128,6 @@ def whole_step(towers, inputs, loss, size):
     value = loss(towers[0](inputs[0]), towers[1](inputs[1]))
     value.backward()
     return value.item()
-
-
-def small_batches(towers, inputs, loss, size):
-    parts = list(zip(inputs[0].split(size), inputs[1].split(size), strict=True))
-    return sum(whole_step(towers, part, loss, size) for part in parts) / len(parts)
 
 
 def learned(step, size):
@@ -183,8 +176,8 @@ CACHE = {
     "With one part that holds everything, the loss must be that of the whole batch, as a plain number.": same(
         size=6, by=lambda made: (isinstance(made[0], float), made[0]), tolerance=1e-4
     ),
-    "In several parts, the loss must still be that of the whole batch: embed all parts first, join them, and "
-    "then compute one loss.": same(by=0, tolerance=1e-4),
+    "In several parts, the loss must still be that of the whole batch, with all its negatives: embed all "
+    "parts, join them, and then compute one loss.": same(by=0, tolerance=1e-4),
     "Some weights have no gradient. Embed each part once more, with a graph, and go backward from it.": same(
         by=lambda made: list(map(bool, made[1]))
     ),
@@ -194,9 +187,6 @@ CACHE = {
     "inputs and the gradients.": same(size=4, by=1, tolerance=1e-8),
     "The gradient is right, but a tower was given more rows at once than `size`, or kept the graphs of more. "
     "That is the memory that we want to save.": same(size=4, by=lambda made: (made[2] <= 4, made[3] <= 4)),
-    "Those are small batches, each with its own negatives. One loss must see all embeddings.": like(
-        small_batches, by=1
-    ),
     "The first pass keeps a graph of the whole batch: put it under `torch.no_grad()`.": like(
         whole_step, when=lambda answer: answer(2)[2] >= 6 and not answer(2)[3]
     ),

@@ -40,11 +40,7 @@ LOSS = {
     "The temperature is an argument: use it.": same(K=3, temperature=0.5),
     NO_GRADIENT: gradient(size=4, K=2, exact=False),
     "You let each pair be its own negative: hide the diagonal with minus infinity before you look for the "
-    "largest.": like(
-        lambda S, K, temperature: one_way(S, K, temperature, inf) + one_way(S.T, K, temperature, inf),
-        K=1,
-        good=True,
-    ),
+    "largest.": like(lambda S, K, t: one_way(S, K, t, inf) + one_way(S.T, K, t, inf), K=1, good=True),
     "That is only one direction: pictures choose among captions, and captions among pictures.": like(
         one_way,
         lambda S, *rest: one_way(S.T, *rest),
@@ -53,7 +49,7 @@ LOSS = {
     ),
     "Your loss is wrong where negatives are below zero: what hides a pair must be smaller than any "
     "similarity.": like(
-        lambda S, K, temperature: one_way(S, K, temperature, 0) + one_way(S.T, K, temperature, 0),
+        lambda S, K, t: one_way(S, K, t, 0) + one_way(S.T, K, t, 0),
         right_on={"shift": 0.5},
         wrong_on={"shift": -0.5},
     ),
@@ -61,15 +57,11 @@ LOSS = {
 }
 
 K_BY_HAND = {
-    "K is a number of negatives: at least 1, and at most one fewer than the batch has pairs.": between(
-        0.99, 127.01
-    ),
+    "K counts negatives: at least 1, and at most one fewer than the batch has pairs.": between(0.99, 127.01),
     "The uniformity is a mean over equal numbers. Add the alignment, take the power 1.25, the cosine (in "
     "radians), times 128; round down, and add one.": equals(24),
     "Nearly: the rule adds one after rounding down.": 23,
-    "K counts negatives: round down to a whole number.": like(
-        23.3, when=lambda answer: not float(answer).is_integer()
-    ),
+    "K counts negatives: round down to a whole number.": like(23.3, when=lambda K: not float(K).is_integer()),
     "You took the cosine of the sum itself: raise the sum to the power 1.25 first.": 35,
     "The uniformity is not 0: it is the mean of exp(−s), and exp(0) is 1.": like(124, 125, 126),
 }
@@ -86,11 +78,8 @@ RULE = {
     "Return one whole number. `math.floor` of a float gives one.": holds(
         lambda answer: isinstance(operator.index(answer(*alike())), int), wrong=[lambda S: float(adopt_k(S))]
     ),
-    "Try a batch of 128 zeros: alignment 0, uniformity 1. What is 128 times the cosine of 1, rounded down, "
-    "plus one?": same(),
-    "Check the power 1.25, the sign in exp(−s), and that you round down.": same(
-        {"own": 0.3}, {"own": 0.2, "others": 0.3}
-    ),
+    "Try a batch of 128 zeros: alignment 0, uniformity 1. What is 128 cos(1), rounded down, plus 1?": same(),
+    "Check the power 1.25, the sign in exp(−s), the floor.": same({"own": 0.3}, {"own": 0.2, "others": 0.3}),
     "In the uniformity the similarity of a pair itself counts as 0, and so it adds exp(0) = 1 to the sum. "
     "The mean is over all B × B places.": same(*({"seed": seed} for seed in range(8))),
     "Keep K between 1 and B − 1: the cosine can be negative, and one is added at the end.": same(
@@ -109,7 +98,7 @@ BREAK = {
     ),
     "You counted one direction: add the pictures' and the captions'.": equals(2 * HALF, wrong=[HALF]),
     "Not 0: the pair would have to beat itself, and it cannot.": 0,
-    "That is the pair against a negative at −1. Without the mask the hardest one is at 1.": like(40, 80),
+    "That is the gap to a negative at −1. Without the mask the hardest one is the pair itself.": like(40, 80),
     "The loss is a mean over the pairs, not their sum.": like(128 * HALF, 256 * HALF),
 }
 

@@ -46,9 +46,7 @@ HIGH, LOW = {"each": 1, "shift": 10.0}, {"each": 1, "shift": -10.0}
 
 CAPTIONS = {
     "Return one rank for each caption, (Nc,).": shape(),
-    "A perfect system has rank 0 everywhere: do not count a caption's own picture.": same(
-        perfect=True, each=1
-    ),
+    "A perfect system has rank 0 everywhere: leave out a caption's own picture.": same(perfect=True, each=1),
     "With one caption a picture, count how many pictures in the column score higher.": same(each=1),
     "Captions come in any order: `owner` says which row has the own picture of a column.": same(),
     "Ties count against the system: another picture with the same score comes first.": same(ties=True),
@@ -57,9 +55,7 @@ CAPTIONS = {
 
 RANKS = {
     "Return one rank for each picture, (Ni,).": shape(),
-    "A perfect system has rank 0 everywhere: do not count a picture's own caption.": same(
-        perfect=True, each=1
-    ),
+    "A perfect system has rank 0 everywhere: leave out a picture's own caption.": same(perfect=True, each=1),
     "With one caption a picture, count how many other captions in the row score higher.": same(each=1),
     "With five captions a picture, find its own by `owner`, take the best, count none of them.": same(),
     "Ties count against the system: another caption with the same score comes first.": same(ties=True),
@@ -76,9 +72,7 @@ MEDIAN = {
     "That is the middle; tables round it down and count from 1.": 1.5,
     "You counted from 1; tables also round down.": 2.5,
     "You rounded down; but the best rank in a table is 1.": 1,
-    "That is the mean: one bad rank pulls it far. The median takes the middle.": like(
-        40 / 6, 46 / 6, tolerance=0.05
-    ),
+    "That is the mean: one bad rank pulls it far. Take the middle.": like(40 / 6, 46 / 6, tolerance=0.05),
     "Sort the ranks before you look for their middle.": 8,
 }
 
@@ -100,18 +94,14 @@ PRECISION = {
     "Divide by R, the number of all relevant items, also when some come after place R.": same(
         *({"order": order} for order in ("101101", "1001", "01011"))
     ),
-    "That is R-precision: it forgets the order within the first R.": lambda shown: (
-        shown[: shown.sum()].sum() / shown.sum()
-    ),
+    "That is R-precision: it forgets the order within the first R.": lambda x: x[: x.sum()].sum() / x.sum(),
 }
 
 LIMIT = {
     "Give a percentage: the worst of the four captions alone would give 25, the best 100.": holds(
         lambda answer: 25 <= float(answer) <= 100 or abs(float(answer) - 11 / 16) < 0.01
     ),
-    "For each caption, what is the chance that its own picture comes first? Then take the mean.": equals(
-        68.75
-    ),
+    "For each caption, what is the chance that its own picture comes first? Take the mean.": equals(68.75),
     "That is right as a fraction; R@1 is a percentage.": 11 / 16,
     "That is four own pictures out of eight true ones. Recall is a mean over captions.": 50,
     "A true picture is always first. R@1 asks for the own one.": 100,

@@ -43,7 +43,7 @@ def free(rec, bound, initial=1.0, lr=5e-3):
     return [min(max(value - 1000, 0.0), 100.0) for value in above]
 
 
-MULTIPLIER = {
+PATH = {
     "Return as many values as there are losses.": same(by=len, rec=[0.3] * 3, options=[0.2]),
     "The first step uses the initial value: a multiplier is used first, then moved.": same(
         by=0, rec=[0.9, 0.9], options=[0.2, 0.7]
@@ -52,12 +52,7 @@ MULTIPLIER = {
     "too.": same(rec=[0.3] * 5, options=[0.2]),
     "After the first step, the velocity is momentum times the old one plus (1 - momentum) times the new "
     "gradient.": same({}, {"options": (*FAST, 0.5)}),
-    "The multiplier stays between 0 and the maximum after each step.": same(
-        {"rec": FALLS}, {"options": STEEP}
-    ),
-    "You moved the multiplier before it was used. The first value is the initial one.": (
-        lambda rec, *options: path([*rec, 0.0], *options)[1:]
-    ),
+    "The multiplier is between 0 and the maximum after each step.": same({"rec": FALLS}, {"options": STEEP}),
     "Yours falls while the loss is above its bound: ascend, add the gradient.": (
         lambda rec, bound, *rest: path([2 * bound - one for one in rec], bound, *rest)
     ),
@@ -74,13 +69,11 @@ MULTIPLIER = {
 
 WINDUP = {
     "Give a number of steps.": between(0, inf),
-    "First work out where the multiplier stands after the thousand steps. It is below zero.": between(
-        99.99, inf
-    ),
+    "First work out where the multiplier is after the thousand steps: below zero.": between(99.99, inf),
     "Each step adds lr (rec / bound - 1). At first that is negative, later positive.": between(299.5, 301.5),
     "You forgot that the multiplier starts at 1: it falls by 2.5, to -1.5.": 500,
     "At twice the bound, rec / bound - 1 is 1, not 2.": 150,
-    "That is what a projected one takes.": 0,
+    "A projected one stands there already; this one is free.": 0,
     "Right. A projected multiplier stands at zero and needs one step.": passed,
 }
 
@@ -95,9 +88,7 @@ BREAK = {
 
 EXERCISES = {
     "16.weight": compute("The weight behind the multiplier", 5, WEIGHT, difficulty="easy", tolerance=1e-6),
-    "16.multiplier": code(
-        "The multiplier's path", 15, MULTIPLIER, path, losses, difficulty="hard", tolerance=1e-4
-    ),
+    "16.multiplier": code("The multiplier's path", 15, PATH, path, losses, difficulty="hard", tolerance=1e-4),
     "16.windup": compute("How long it takes to come back", 8, WINDUP, solution=300, tolerance=1),
     "16.bounds": predict("Which objective serves retrieval best?", 3, "0.05", "0.2", "dual"),
     "16.break": break_it("A bound that cannot be met", 8, BREAK, solution=0.001),

@@ -58,8 +58,9 @@ ALL = {
         perfect=True,
         tolerance=1e-4,
     ),
-    "Your loss is a constant factor away from the right one: equation (5), summed over the batch, is a sum, "
-    "not a mean.": divided(sum_of_hinges, 2, 5, 10, 20, 25, 40, 50),
+    "Your loss is off by a constant factor: equation (5) is a sum over the batch, not a mean.": divided(
+        sum_of_hinges, 2, 5, 10, 20, 25, 40, 50
+    ),
 }
 
 READ = {
@@ -81,13 +82,9 @@ def hiding(S, positives, hidden, low=-inf):
 HIGH, LOW = ({"pictures": 4, "each": 2, "seed": 3, "shift": shift} for shift in (0.5, -0.5))
 
 SIBLINGS = {
-    "Return one number for the batch, as a tensor: the sum over the positive pairs.": shape(
-        pictures=3, seed=0
-    ),
+    "Return one number for the batch, as a tensor: the sum over positive pairs.": shape(pictures=3, seed=0),
     "With one caption a picture it must be equation (6): check rows and columns.": same(margin=0.2),
-    "Another caption of the same picture costs something: mask every positive.": same(
-        pictures=2, each=2, perfect=True
-    ),
+    "A picture's other caption costs something: mask every positive.": same(pictures=2, each=2, perfect=True),
     "Every positive pair has its two hinges, not only one pair for each picture.": same(
         {"pictures": 4, "each": 5, "seed": 4, "margin": 0.2}, LOW, tolerance=1e-4
     ),
@@ -101,8 +98,9 @@ SIBLINGS = {
     "positive must be smaller than any similarity.": like(
         lambda S, positives, *_: hiding(S, positives, positives, 0), right_on=HIGH, wrong_on=LOW
     ),
-    "Your loss is a constant factor away from the right one: take the sum over the positive pairs, not a "
-    "mean.": divided(hardest_of_hinges, 2, 5, 10, 20, 25, 40, 50),
+    "Your loss is off by a constant factor: take the sum over the positive pairs, not a mean.": divided(
+        hardest_of_hinges, 2, 5, 10, 20, 25, 40, 50
+    ),
 }
 
 
@@ -155,20 +153,16 @@ def trained(step, steps):
     return given, [weight.detach() for weight in towers.parameters()]
 
 
-def without_update(pictures, captions, loss, optimizer, batch):
-    idle = SimpleNamespace(zero_grad=lambda: None, step=lambda: None)
-    return one_step(pictures, captions, loss, idle, batch)
-
-
 STEP = {
-    "Return the loss as a plain number: .item() makes one of a tensor.": same(
-        by=lambda made: isinstance(made[0][0], float)
-    ),
+    "Return the loss as a plain number, by .item().": same(by=lambda made: isinstance(made[0][0], float)),
     "That is not the loss of this batch: compare every picture with every caption, and give the matrix to "
     "the loss.": same(by=0, tolerance=1e-4),
     "The weights did not change: after `backward`, the optimizer must take its step, and nothing may clear "
     "the gradients between the two.": holds(
-        lambda answer: not all(map(torch.equal, answer(0)[1], answer(1)[1])), wrong=[without_update]
+        lambda answer: not all(map(torch.equal, answer(0)[1], answer(1)[1])),
+        wrong=[
+            lambda v, t, loss, _, batch: one_step(v, t, loss, SimpleNamespace(zero_grad=int, step=int), batch)
+        ],
     ),
     "The weights changed, but not as one step would change them.": same(by=1),
     "The first step is right and later ones are wrong: old gradients are still there.": same(steps=3),
@@ -181,11 +175,6 @@ STEP = {
 
 TIES = torch.kron(torch.eye(2), torch.ones(2, 2))
 """Similarities of two pictures that nobody can tell apart, and of two more."""
-
-
-def cost_of(scores):
-    """The hardest-negative loss of a learner's batch of four."""
-    return float(triplet(scores))
 
 
 def is_batch_of_four(answer):
@@ -204,7 +193,7 @@ BREAK = {
     ),
     "That is not the loss of a collapsed batch: each of the eight hinges must equal the margin, so each pair "
     "must tie with its hardest negative.": holds(
-        lambda answer: abs(cost_of(answer) - 2 * 4 * 0.2) < 1e-4, wrong=[0.1 * torch.eye(4)]
+        lambda answer: abs(triplet(answer) - 2 * 4 * 0.2) < 1e-4, wrong=[0.1 * torch.eye(4)]
     ),
     "The loss is right, but some pair is not clearly more similar than its negatives are on average. Only "
     "the hardest negative of each row and column has to tie.": holds(
@@ -217,7 +206,7 @@ BREAK = {
         when=lambda answer: is_batch_of_four(answer) and float(answer.max() - answer.min()) < 0.1,
     ),
     "That batch is perfect: its loss is zero. Let a negative come as near as the pair.": like(
-        2 * torch.eye(4) - 1, when=lambda answer: is_batch_of_four(answer) and abs(cost_of(answer)) < 1e-4
+        2 * torch.eye(4) - 1, when=lambda answer: is_batch_of_four(answer) and triplet(answer) < 1e-4
     ),
     "The mean similarity must lie below 0.5: push the other negatives further away.": like(
         TIES, when=lambda answer: is_batch_of_four(answer) and float(answer.mean()) >= 0.5
@@ -253,23 +242,17 @@ def first_by(root=0.5, tails=2, spread=statistics.stdev):
 
 
 P_VALUES = {
-    "Return two numbers: first the p-value for a true mean of 0, then that for one outside the margin.": same(
-        by=len
-    ),
+    "Return two p-values: first for a true mean of 0, then for one outside the margin.": same(by=len),
     "The first is not right yet: how many standard errors is the mean away from 0, whatever its sign? Both "
     "tails count, with n - 1 degrees of freedom.": same(*EACH, by=0),
     "The second is not right yet: test the mean against minus the margin from above and against the margin "
     "from below, one tail each, and take the larger p-value.": same(*EACH, by=1),
-    "It must hold for any margin.": same(
-        *(case | {"margin": margin} for case in EACH for margin in (0.5, 9))
-    ),
+    "It must hold at any margin.": same(*(case | {"margin": margin} for case in EACH for margin in (0.5, 9))),
     "That is the spread of single seeds. The mean of n seeds has an error of the spread divided by the root "
     "of n.": like(first_by(root=0), by=0),
     "That divides by n, as `np.std` does by itself. From a sample, the standard deviation divides by n - 1: "
     "`statistics.stdev`, or `ddof=1`.": like(first_by(spread=statistics.pstdev), by=0),
-    "That counts one tail: a difference in the other direction would have surprised as much.": like(
-        first_by(tails=1), by=0
-    ),
+    "That counts one tail: the other direction would have surprised as much.": like(first_by(tails=1), by=0),
     "Right. One test asks whether there is a difference, the other whether it is too small to "
     "matter.": passed,
 }
@@ -283,18 +266,12 @@ FAMILIES = [{}, {"p": [0.04, 0.01, 0.3]}, {"p": [0.02, 0.021, 0.5, 0.004]}, {"p"
 
 HOLM = {
     "With one question nothing changes. Return a list, also of one number.": same(p=[0.03]),
-    "The smallest of two is doubled and the other stays, each in the place where it stood.": same(
-        p=[0.3, 0.01]
-    ),
+    "The smaller of two is doubled and the other stays, each in its own place.": same(p=[0.3, 0.01]),
     "Each keeps its place; none is above 1, or below the one before it in order of size.": same(*FAMILIES),
-    "`questions` may be larger than the number of p-values: the smallest is multiplied by it.": same(
-        *FAMILIES, more=3
-    ),
+    "`questions` may exceed the number of p-values: it multiplies the smallest.": same(*FAMILIES, more=3),
     "That multiplies all by the number of questions (Bonferroni). Holm's factors fall by one from each to "
     "the next.": lambda p, questions: [min(1.0, questions * one) for one in p],
-    "The numbers are right, but sorted: give each back in its own place.": lambda *given: sorted(
-        holm(*given)
-    ),
+    "The numbers are right, but sorted: give each back in its place.": lambda *given: sorted(holm(*given)),
     "Right. With it, all answers of an experiment together err as rarely as one.": passed,
 }
 
@@ -304,11 +281,8 @@ WINS = 15  # of the studies; a choice made beforehand wins two or three
 
 def study(number=0):
     """Results of two systems that are equally good, (rates, seeds) each."""
-    generator = torch.Generator().manual_seed(number)
-    ours, theirs = (
-        400 + 2 * torch.randn(RATES, SEEDS, generator=generator, dtype=torch.float64) for _ in range(2)
-    )
-    return ours, theirs
+    dice = torch.Generator().manual_seed(number)
+    return tuple(400 + 2 * torch.randn(RATES, SEEDS, generator=dice, dtype=torch.float64) for _ in range(2))
 
 
 def chosen(answer, number):
@@ -346,7 +320,7 @@ WIN = {
         lambda answer: all(from_the_table(answer, number) for number in range(5)),
         wrong=[lambda ours, theirs: ours[0] - theirs[0] + 10],
     ),
-    "That wins hardly more often than an honest choice. Use what the results tell you.": holds(
+    "That hardly wins more often than an honest choice. Use what the results tell you.": holds(
         lambda answer: wins(answer) > 5, wrong=[lambda ours, theirs: ours[0] - theirs[0]]
     ),
     f"It wins more often than it should, but in fewer than {WINS} of {STUDIES} studies. What else can you "

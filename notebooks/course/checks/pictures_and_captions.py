@@ -72,9 +72,7 @@ SHARE = {
     "Count the ones; take away those of each caption with its own picture; divide by the ones.": equals(40),
     "That is right as a share; give it in percent.": 0.4,
     "That is the share of the true pairs that the protocol knows; give the share of the others.": 60,
-    "You divided by all pairs that the protocol calls false; divide by the number of true pairs.": 100
-    * 4
-    / 12,
+    "You divided by all pairs that the protocol calls false; divide by the number of true pairs.": 400 / 12,
     "You divided by all cells of the matrix; divide by the number of true pairs.": 100 * 4 / 18,
     "That is how many there are; give the percentage.": 4,
 }

@@ -62,9 +62,7 @@ KMAX = {
     "No set of five has seven largest values: take the mean of the five.": same(counts=[5, 5], k=7),
     "A row with one real element and k = 4: only real values count, in the sum and in the number that "
     "divides it.": same(*({"scale": scale} for scale in (1, 1000)), counts=[6, 1, 2], k=4),
-    "Padding may be anywhere: use the mask, do not count from the left.": same(
-        counts=[6, 4, 2], k=3, flipped=True
-    ),
+    "Padding may be anywhere: use the mask, not a count.": same(counts=[6, 4, 2], k=3, flipped=True),
     "A value of the padding got into the result: zero times NaN is NaN. Try torch.where or "
     "masked_fill.": same({"filler": nan}, {"filler": inf}, counts=[6, 1, 3], k=4),
     NO_GRADIENT: gradient(counts=[5, 3]),
@@ -144,9 +142,7 @@ TOKEN = {
     "Return one vector for each set, (B, D): the rows are summed away.": shape(counts=[5, 5, 5]),
     "With W = 0 all rows have the same weight, and the result is their mean. Over which dimension does the "
     "softmax go?": same(counts=[5, 5], scale=0.0),
-    "Each row has one logit: its product with W. The softmax of the logits weighs the rows.": same(
-        counts=[5, 5]
-    ),
+    "Each row has one logit: its product with W. Their softmax weighs the rows.": same(counts=[5, 5]),
     "A set with padding: a padded row must have the weight 0, and the real ones must add up to 1. Which "
     "logit gives that?": same(),
     no_gradient_at("W"): gradient(of=2, counts=[5, 3]),
@@ -169,12 +165,8 @@ BALANCE = {
     "Return one vector for each set, (B, D).": shape(counts=[6, 6, 6]),
     "With W = 0 each level has half. The embedding level takes a softmax over the elements, in each "
     "dimension by itself.": same(counts=[6, 6], scale=0.0),
-    "Each level has one logit: its product with W. A softmax over the two logits gives their parts.": same(
-        counts=[6, 6]
-    ),
-    "A set with padding: the padding has a share in the embedding level's softmax. Hide it first.": same(
-        counts=[6, 3, 1]
-    ),
+    "Each level has one logit: its product with W. Their softmax gives the parts.": same(counts=[6, 6]),
+    "With padding: it gets a share in the embedding level's softmax. Hide it first.": same(counts=[6, 3, 1]),
     "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
     "Zero times NaN is NaN.": same(*({"filler": filler} for filler in (7.0, nan, inf)), counts=[6, 3, 1]),
     no_gradient_at("W"): gradient(of=3, counts=[6, 2]),
@@ -195,9 +187,7 @@ BREAK = {
 }
 
 EXERCISES = {
-    "10.weights": compute(
-        "Be the maximum, be 2-max", 8, WEIGHTS, solution=torch.tensor([[10.0, 0.0], [0.0, 20.0]])
-    ),
+    "10.weights": compute("Be the maximum, be 2-max", 8, WEIGHTS, solution=torch.tensor([[9.0, 0], [0, 9]])),
     "10.kmax": code("k-max under a mask", 12, KMAX, k_max, elements),
     "10.gpo": code(
         "GPO's weights", 10, GPO_TABLE, gpo_weights, lambda count=6: (count,), caller=weights_of_places

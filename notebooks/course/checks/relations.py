@@ -66,9 +66,7 @@ BLOCK = {
     "That is what the thesis prints: the second step adds to x. Here it adds to z.": as_printed,
     "You normalise after each sum. In this block norm comes first, before each step.": built(pre_norm=False),
     "You did not divide the products q · k by the root of a head's width.": built(1),
-    "You divide by the root of the whole width. Each head has a width of its own, D_h = D / heads.": built(
-        8**0.5
-    ),
+    "You divide by the root of the whole width. Each head has its own width, D_h = D / heads.": built(8**0.5),
     "Your result has NaN: a softmax over nothing but -inf. Is the mask the right way round? It is True where "
     "an element is real, and it hides keys, not queries.": like(
         lambda *given: inf * built()(*given) - inf,
@@ -112,7 +110,6 @@ ATTEND = {
     "The mask is the wrong way round: it is True where a word is real, and the others must be hidden.": like(
         lambda q, k, u, mask: attention(q, k, u, ~mask), by=1, counts=[5, 3]
     ),
-    "You did not divide by the root of Dh.": lambda q, *rest: attention(2 * q, *rest),
     "You divided by Dh; equation (1) divides by its root.": lambda q, *rest: attention(q / 2, *rest),
     "Your shares add up to one over the queries. They must add up to one over the keys, the last "
     "dimension.": lambda q, k, u, mask: (q @ k.mT / 2).softmax(-2) @ u,
@@ -148,9 +145,7 @@ def hinges(S, margin):
 
 PAIR = {
     "Return one number, the mean over the batch.": shape(),
-    "Where each own score beats the foreign ones by more than the margin, the loss is zero.": same(
-        own=1.0, spread=0.0
-    ),
+    "Where own scores beat foreign ones by more than the margin, the loss is 0.": same(own=1.0, spread=0.0),
     "Where all four scores are equal, each of the four hinges is the margin.": same(
         {"margin": 0.2}, {"margin": 0.5}, spread=0.0
     ),

@@ -35,11 +35,8 @@ HEADS = {
     "With W2 = 0 every head is the mean of the elements. Over which dimension does the softmax go?": same(
         counts=[5, 5], sharpness=0.0
     ),
-    "A head's logits are tanh(x W1) W2. Their softmax over the elements weighs the elements "
-    "themselves.": same(counts=[5, 5]),
-    "A set with padding: padding must have no weight, and the real elements must add up to 1.": same(
-        counts=[5, 3, 1]
-    ),
+    "A head's logits are tanh(x W1) W2. Their softmax over the elements weighs x.": same(counts=[5, 5]),
+    "With padding: it must have no weight, and the real weights must add up to 1.": same(counts=[5, 3, 1]),
     "Padding may hold anything, also infinity and NaN. Zero times NaN is NaN: clear the padding first.": same(
         *({"filler": filler} for filler in (7.0, nan, inf)), counts=[5, 3, 1]
     ),
@@ -67,9 +64,7 @@ SPARSE = {
     "The gradient of a maximum goes to what is largest. How many of the cosines are that?": holds(
         lambda answer: int(answer[0]) == 1, wrong=[(3, 2)]
     ),
-    "A cosine is made of two vectors: one of the picture and one of the caption.": equals(
-        (1, 2), wrong=[(1, 1), (1, 8)]
-    ),
+    "A cosine is made of two vectors: a picture's and a caption's.": equals((1, 2), wrong=[(1, 1), (1, 8)]),
     "All of them would learn from a mean. This is a maximum.": (16, 8),
     "MIL takes one maximum over all 16 cosines, not one for each vector.": like((4, 4), (8, 8)),
     "That holds where each vector of one side looks for its best partner, as in the Chamfer similarity. MIL "
@@ -92,12 +87,8 @@ SAMPLE = {
     "Return every point of every Gaussian, (B, J, D).": shape(),
     "Without noise all points of a Gaussian lie at its mean.": same(noise=0.0),
     "A log variance of 0 is a standard deviation of 1: a point is then mean plus noise.": same(log=0.0),
-    "A point is the mean plus the noise times the standard deviation, the root of the variance.": same(),
+    "Multiply the noise by the standard deviation. Its logarithm is half of the log variance.": same(),
     no_gradient_at("the log variance"): gradient(of=1),
-    "You multiplied by the variance. The standard deviation is "
-    "its root: half of the logarithm.": lambda mean, log_variance, noise: (
-        mean[:, None] + log_variance.exp()[:, None] * noise
-    ),
     "Right. It gives what vsecore.losses.sample_gaussians gives, for this noise.": passed,
 }
 
@@ -126,8 +117,7 @@ SOFT = {
     no_gradient_at("the points"): gradient(),
     "You took the logarithm of every pair of points. First the mean probability of a picture and a caption, "
     "then its logarithm.": mean_of_logs,
-    "You left out the pairs that do not belong together: of these, "
-    "the complement 1 − p counts.": positives_only,
+    "You left out the pairs that do not belong together: of these, 1 − p counts.": positives_only,
     "You left out the minus before the logarithm.": lambda *given: -soft_contrastive(*given),
     "Right. It gives what vsecore.losses.soft_contrastive gives.": passed,
 }

@@ -37,19 +37,12 @@ SHARES = {
     "Return a share for each slot and each element, (B, K, N).": shape(counts=[6, 6]),
     "Each element is shared out whole: over the slots, its shares add up to 1. Which dimension are the "
     "slots?": same(counts=[6, 6], by=lambda A: A.sum(1)),
-    "The softmax takes the products of queries and keys, divided by the square root of their width.": same(
-        counts=[6, 6]
-    ),
-    "Padding gives nothing to any slot: its shares must be 0, and the others stay as they are.": same(
-        counts=[6, 4, 1]
-    ),
+    "The softmax takes queries times keys, divided by the square root of their width.": same(counts=[6, 6]),
+    "Padding gives nothing to any slot: its shares must be 0, and the others stay.": same(counts=[6, 4, 1]),
     "Padding may hold anything, NaN too, and zero times NaN is NaN: try torch.where or masked_fill after the "
     "softmax.": same(counts=[6, 4, 1], filler=nan),
     "That is the softmax of a Transformer, over the elements. Here each element is shared out among the "
     "slots.": shares_over(2),
-    "These shares are too sharp: divide the products by the square root of the keys' width.": (
-        lambda keys, *rest: shares(3 * keys, *rest)
-    ),
     "Where all slots have minus infinity, the softmax over slots is NaN: set the padding to 0 after the "
     "softmax, not before it.": like(shares_over(1), when=lambda answer: answer(*elements()).isnan().any()),
     "You cleared the real elements: mask is True where an element is real, so ~mask is what must go.": like(
@@ -110,12 +103,10 @@ LOOP = {
 BREAK = {
     "It is a share: between 0 and 1.": between(0, 1),
     "All shares are equal, for words and for padding. How many of the positions are padding?": equals(3 / 8),
-    "That would hold with minus infinity in a softmax over the elements. Here the softmax is over the "
-    "slots.": 0,
+    "That would hold with minus infinity in a softmax over the elements. Here it is over the slots.": 0,
     "That is the padding's part, times a slot's share of it. Equation 3 divides by what the slot has in all, "
     "so the share cancels.": 3 / 32,
-    "That is what a slot has of the padding, three quarters of a position. Divide "
-    "by what it has in all.": 0.75,
+    "That is what a slot has of the padding, 3/4 of a position. Divide by what it has in all.": 0.75,
     "That is a slot's share of one position. Which part of all that the slot receives is padding?": 1 / 4,
     "Divide by all positions, not by the words alone.": 3 / 5,
     "That is the words' part. The padding has the rest.": 5 / 8,
@@ -140,13 +131,9 @@ SMOOTH = {
     "half of each.": same(k=4, n=4),
     "Two sets of different sizes, or another alpha: each side is divided by its own number of "
     "elements.": same({"alpha": 1.0}, {"alpha": 16.0}),
-    "A large alpha gives infinity: exp(200) is too large for float32. torch.logsumexp never forms it.": same(
-        alpha=200.0
-    ),
+    "A large alpha gives infinity: exp(200) overflows. torch.logsumexp never forms it.": same(alpha=200.0),
     no_gradient_at("the sets"): gradient(exact=False),
-    "That is one direction. The other set's vectors look for their partners too.": like(
-        one_way, partial(one_way, dim=2)
-    ),
+    "That is one direction. The other set looks for partners too.": like(one_way, partial(one_way, dim=2)),
     "That is Chamfer, with maxima: the limit of what is wanted as alpha grows. Put log-sum-exp in their "
     "place.": lambda v, t, alpha: smooth_chamfer(v.double(), t.double(), 1e9).float(),
     "You took the log of a mean: it lacks log K. Equation 6 has the log of the sum.": lambda v, t, alpha: (
@@ -173,9 +160,7 @@ GRADIENT = {
     "All pairs together get 1: each of the two softmaxes adds up to 1 in each row, or in each column.": same(
         k=4, n=4, by=torch.sum, tolerance=1e-4
     ),
-    "The first term compares a pair with those of the same x, the second with those of the same y.": same(
-        k=4, n=4
-    ),
+    "The first term compares pairs of the same x, the second those of the same y.": same(k=4, n=4),
     "Sets of different sizes: the sum over y belongs to 1 / (2 K), the sum over x to 1 / (2 L).": same(
         {"alpha": 1.0}, {"alpha": 16.0}
     ),

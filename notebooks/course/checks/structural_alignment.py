@@ -30,9 +30,7 @@ POOL = {
     "the softmax go, and is the mask the right way round?": same(scale=0.0),
     "Without padding: pool k weights element j by the softmax over j of the product of w_k and x_j, and sums "
     "the elements themselves.": same(),
-    "The padding got some weight. A zero before the softmax does not hide it, since exp(0) is 1.": same(
-        counts=[5, 2, 1]
-    ),
+    "Padding got weight. A zero before the softmax does not hide it: exp(0) is 1.": same(counts=[5, 2, 1]),
     "The padding may hold anything, also large numbers, and must still have no weight.": same(
         {"filler": 1e3}, {"filler": -1e3}, counts=[4, 2, 1]
     ),
@@ -88,11 +86,8 @@ HINGE = {
     "Each pool looked for a hardest negative of its own. Here the negatives are given: those of the global "
     "similarity, the same for all pools.": own_hardest,
     "The similarity is the cosine: scale all pools to length one first.": unscaled,
-    "You averaged over the pools before the hinge: then a good pool can "
-    "make up for a bad one.": joined_before,
-    "Your loss is a constant factor away from the right one: it is a sum, not a mean.": divided(
-        pool_loss, 3, 5, 15, 30
-    ),
+    "You averaged over the pools before the hinge: a good pool then makes up for a bad one.": joined_before,
+    "Your loss is off by a constant factor: it is a sum, not a mean.": divided(pool_loss, 3, 5, 15, 30),
     "Right. It gives what vsecore.losses.node_pooling_loss gives.": passed,
 }
 
@@ -125,9 +120,7 @@ HINGES = {
     "Without padding: margin, plus the product of x and its mixture in the negative, minus that in its "
     "partner; never below zero.": same(),
     "The margin is an argument: use it.": same(margin=0.1),
-    "Padding got some weight. The negative has a mask of its own: its row of `mask`.": same(
-        counts=[5, 3, 1], filler=9.0
-    ),
+    "Padding got weight. The negative has its own row of `mask`.": same(counts=[5, 3, 1], filler=9.0),
     no_gradient_at("x"): gradient(counts=[5, 3, 4], exact=False),
     "The mixture keeps its own length: do not scale it.": scaled_mixture,
     "Right. The next cell makes the thesis's second loss of it.": passed,
@@ -154,9 +147,7 @@ def padded(answer):
 
 BREAK = {
     "Give one row of padding: two numbers.": holds(lambda answer: answer.shape == (2,), wrong=[[1, -1, -1]]),
-    "Both numbers must lie between -3 and 3.": holds(
-        lambda answer: answer.abs().max() <= 3, wrong=[[9.0, -9.0]]
-    ),
+    "Both numbers must lie between -3 and 3.": holds(lambda a: a.abs().max() <= 3, wrong=[[9.0, -9.0]]),
     "The pool does not point downwards yet. What the padding adds is its share times its vector.": holds(
         lambda answer: padded(answer)[1] < 0, wrong=[[1, -0.5]]
     ),

@@ -6,13 +6,14 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import leaky_relu, normalize
 
 from course import dots
 from course.attention import Seen, places_of
 from course.lesson import Lesson
-from course.plots import COLOURS, MARKERS, bare, curves, heatmap, name_rows, show
+from course.plots import COLOURS, MARKERS, bare, curves, heatmap, name_rows, shown
 from course.sketch import arrow, rectangle
 from vsecore import scenes
 from vsecore.data.splits import Dataset, Split
@@ -21,13 +22,7 @@ from vsecore.experiments import Studied
 from vsecore.scenes.grammar import NOUN_WORDS
 from vsecore.scenes.truth import NOUNS
 
-KINDS = {
-    word: NOUNS[noun]
-    for noun, names in NOUN_WORDS.items()
-    if noun in NOUNS
-    for pair in names
-    for word in pair
-}
+KINDS = {word: NOUNS[n] for n, names in NOUN_WORDS.items() if n in NOUNS for pair in names for word in pair}
 """The kinds of things that a word may name."""
 
 
@@ -66,7 +61,10 @@ def boxes_of(lesson: Lesson, dataset: Dataset, row: int, count: int) -> list[str
     return ["all", *(thing.kind for thing in things)]
 
 
-def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) -> None:
+@shown("""Three tables of a caption's words by a picture's boxes, in colours: the affinities, the same after
+    clipping and dividing each column by its length, and the weights after the softmax, where a few boxes of
+    each row have most of the weight.""")
+def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) -> Figure:
     """Draw some words of the affinities, (L, N), and the two steps that make SCAN's weights of them."""
     divided = normalize(leaky_relu(affinity, 0.1), dim=0)  # (L, N)
     steps = {"1. affinities": affinity, "2. clipped, divided": divided}
@@ -75,15 +73,13 @@ def tables(affinity: Tensor, places: Mapping[str, int], boxes: Sequence[str]) ->
     for axes, (title, table) in zip(panels, steps.items(), strict=True):
         heatmap(axes, table[list(places.values())].numpy(), names=(list(places), boxes), label="")
         axes.set_title(title)
-    show(
-        figure,
-        alt="Three tables of a caption's words by a picture's boxes, in colours: the affinities, the same"
-        " after clipping and dividing each column by its length, and the weights after the softmax, "
-        "where a few boxes of each row have most of the weight.",
-    )
+    return figure
 
 
-def costs(series: Mapping[str, Mapping[str, float]]) -> None:
+@shown("""How many times as much as one vector each three other ways cost, on a logarithmic axis: by our
+    count, by a clock here, and by DivE's count and clock. By each count, SCAN lies far to the right of sets
+    of four.""")
+def costs(series: Mapping[str, Mapping[str, float]]) -> Figure:
     """Draw how many times as much as the first way each way costs; a colour and a marker for each series."""
     ways = list(next(iter(series.values())))
     figure, axes = plt.subplots(figsize=(6.2, 2.8))
@@ -94,15 +90,13 @@ def costs(series: Mapping[str, Mapping[str, float]]) -> None:
     axes.set(xscale="log", xlabel="times as much as one vector each")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     figure.legend(loc="outside upper center", ncols=len(series))
-    show(
-        figure,
-        alt="How many times as much as one vector each three other ways cost, on a logarithmic axis: by our "
-        "count, by a clock here, and by DivE's count and clock. By each count, SCAN lies far to the right of "
-        "sets of four.",
-    )
+    return figure
 
 
-def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> None:
+@shown("""For left or right and for other relations: how often each of six systems prefers the right picture
+    of two. All means lie between 48 and 53 %, inside a grey band around one half that shows what guessing
+    gives.""")
+def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Figure:
     """Draw how often each system prefers the correct picture of two, with intervals over seeds.
 
     `reach` says for each measure how far from 50 the pairs alone may bring a system that guesses.
@@ -115,15 +109,14 @@ def relations(systems: Mapping[str, Studied], reach: Mapping[str, float]) -> Non
         axes.set_title(titles[key])
     axes.set_xlabel("correct picture of two (%)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=3)
-    show(
-        figure,
-        alt="For left or right and for other relations: how often each of six systems prefers the right "
-        "picture of two. All means lie between 48 and 53 %, inside a grey band around one half that shows "
-        "what guessing gives.",
-    )
+    return figure
 
 
-def two_ways() -> None:
+@shown("""Two drawings. Above, node pooling: four boxes are collected into two pools, three words into two
+    pools, and each pool of the boxes is compared with the pool of the words that has the same number. Below,
+    node cross-attention: every box is joined with every word by a line, some lines strong and most of them
+    weak.""")
+def two_ways() -> Figure:
     """Draw node pooling and node cross-attention, with four nodes of a picture and three of a caption."""
     figure, panels = plt.subplots(2, 1, figsize=(5.4, 5.2))
     sides = (("boxes", 0, (0.0, 0.33, 0.67, 1.0)), ("words", 3, (0.1, 0.5, 0.9)))
@@ -150,16 +143,12 @@ def two_ways() -> None:
         for right in words:
             strong = 0.8 if abs(left - right) < 0.2 else 0.15
             panels[1].plot([0, 3], [left, right], color="0.3", alpha=strong, linewidth=1)
-    show(
-        figure,
-        alt="Two drawings. Above, node pooling: four boxes are collected into two pools, three words into"
-        " two pools, and each pool of the boxes is compared with the pool of the words that has the "
-        "same number. Below, node cross-attention: every box is joined with every word by a line, "
-        "some lines strong and most of them weak.",
-    )
+    return figure
 
 
-def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> None:
+@shown("""Eight times the same picture in grey, once for each pool, with the pool's weight of each box in
+    orange. Below each stand the two words of the caption with the largest weights, and their weights.""")
+def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], caption: str) -> Figure:
     """Draw on which boxes each pool looks, (P, N), and under it the words that it reads most, (P, L)."""
     figure, grid = plt.subplots(2, len(on_boxes) // 2, figsize=(6.2, 4.6))
     places = places_of(seen, on_boxes.shape[1])
@@ -175,14 +164,13 @@ def pools(seen: Seen, on_boxes: Tensor, on_words: Tensor, words: Sequence[str], 
         read = (f"{words[place]} {100 * on_words[number, place]:.0f} %" for place in best)
         axes.set(title=f"pool {number + 1}", xlabel="\n".join(read))
     figure.suptitle(caption, fontsize=11)
-    show(
-        figure,
-        alt="Eight times the same picture in grey, once for each pool, with the pool's weight of each box in "
-        "orange. Below each stand the two words of the caption with the largest weights, and their weights.",
-    )
+    return figure
 
 
-def meetings(tables: Mapping[str, Tensor]) -> None:
+@shown("""Two tables of eight by eight, the pool that reads a word in the rows and the pool that looks at the
+    picture in the columns. A colour says how much of its weight the second puts on the thing that the first
+    reads of. In both, the diagonal is somewhat brighter than the rest.""")
+def meetings(tables: Mapping[str, Tensor]) -> Figure:
     """Draw tables of the pool that reads by the pool that looks, (P, P), in percent, on one scale."""
     figure, panels = plt.subplots(1, len(tables), figsize=(6.2, 2.9), sharey=True)
     top = max(float(table.max()) for table in tables.values())
@@ -192,15 +180,13 @@ def meetings(tables: Mapping[str, Tensor]) -> None:
         axes.set(title=title, xlabel="the pool that looks")
     panels[0].set_ylabel("the pool that reads")
     figure.colorbar(image, ax=panels, label="weight on the thing, %", shrink=0.8)
-    show(
-        figure,
-        alt="Two tables of eight by eight, the pool that reads a word in the rows and the pool that looks"
-        " at the picture in the columns. A colour says how much of its weight the second puts on the "
-        "thing that the first reads of. In both, the diagonal is somewhat brighter than the rest.",
-    )
+    return figure
 
 
-def shares(sizes: Sequence[int], found: Sequence[float]) -> None:
+@shown("""The largest share of attention against the number of words: the most that is possible falls from
+    about 60 to 30 per cent, and the trained model lies just above an even share. With cosines times nine,
+    nearly all attention could go to one word.""")
+def shares(sizes: Sequence[int], found: Sequence[float]) -> Figure:
     """Draw the largest share of a softmax over cosines (%) by the number of words: bounds and a model."""
     n, e = np.array(sizes), np.e
     lines = {
@@ -213,9 +199,4 @@ def shares(sizes: Sequence[int], found: Sequence[float]) -> None:
     drawn = {name: (sizes, line.tolist()) for name, line in lines.items()}
     curves(axes, drawn, x="words of the caption, marks included", y="largest share (%)")
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.74))
-    show(
-        figure,
-        alt="The largest share of attention against the number of words: the most that is possible falls "
-        "from about 60 to 30 per cent, and the trained model lies just above an even share. With cosines "
-        "times nine, nearly all attention could go to one word.",
-    )
+    return figure

@@ -7,33 +7,32 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
 from course.facts import Fact, says
-from course.plots import COLOURS, Span, bare, curves, draw_picture, heatmap, name_rows, show, spans
+from course.plots import COLOURS, Span, bare, curves, draw_picture, heatmap, name_rows, show, shown, spans
 from course.sketch import canvas
 from vsecore import scenes
 from vsecore.scenes import Picture
 
 
-def beside(pictures: Sequence[np.ndarray], captions: Sequence[Sequence[str]], titles: Sequence[str]) -> None:
+@shown("""Pictures, one below the other, each with its captions beside it. The captions of a picture differ in
+    what they name, in length, and in how exact they are.""")
+def beside(pictures: Sequence[np.ndarray], words: Sequence[Sequence[str]], titles: Sequence[str]) -> Figure:
     """Show pictures below each other, each with its captions beside it."""
     figure, grid = plt.subplots(len(pictures), 2, figsize=(8.2, 4.6), width_ratios=[1, 4.4])
-    for (left, right), pixels, words, title in zip(grid, pictures, captions, titles, strict=True):
+    for (left, right), pixels, said, title in zip(grid, pictures, words, titles, strict=True):
         draw_picture(left, pixels)
         left.set_title(title, fontsize=9, color="0.4")
-        lines = [
-            textwrap.fill(f"{n}  {text}", 82, subsequent_indent="    ") for n, text in enumerate(words, 1)
-        ]
+        lines = [textwrap.fill(f"{n}  {one}", 82, subsequent_indent="    ") for n, one in enumerate(said, 1)]
         right.text(0, 0.5, "\n".join(lines), va="center", linespacing=1.45, transform=right.transAxes)
         bare(right)
-    show(
-        figure,
-        alt="Pictures, one below the other, each with its captions beside it. The captions of a picture "
-        "differ in what they name, in length, and in how exact they are.",
-    )
+    return figure
 
 
-def who_says_what(picture: Picture) -> None:
+@shown("""A picture, its five captions, and a chart of its facts against the captions: a large dot where a
+    caption says a fact. No caption says all, and some facts, in orange, have no large dot at all.""")
+def who_says_what(picture: Picture) -> Figure:
     """Show a picture, its captions, and a chart of its facts against the captions."""
     found, said = says(picture)
     figure, panels = plt.subplot_mosaic(
@@ -54,12 +53,7 @@ def who_says_what(picture: Picture) -> None:
     axes.set_xticks(range(5), list("12345"))
     axes.set(xlabel="caption", xlim=(-0.5, 4.5))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=2)
-    show(
-        figure,
-        alt="A picture, its five captions, and a chart of its facts against the captions: a large dot "
-        "where a caption says a fact. No caption says all, and some facts, in orange, have no large "
-        "dot at all.",
-    )
+    return figure
 
 
 def page(picture: Picture) -> str:
@@ -85,22 +79,23 @@ def _row(fact: Fact, by: np.ndarray) -> str:
     return f"<tr><td style='text-align: left'>{fact[1]}</td>{cells}</tr>"
 
 
-def shares(table: np.ndarray, kinds: Sequence[str], annotators: Sequence[str]) -> None:
+@shown("""A table in colours: the share of the facts of each kind that each of the five annotators says, and
+    that any of them says. Together the five name nearly every thing, every place and count, but only a part
+    of sizes, relations and facings.""")
+def shares(table: np.ndarray, kinds: Sequence[str], annotators: Sequence[str]) -> Figure:
     """Show which percentage of the facts of each kind each annotator says; the last row is all together."""
     figure, axes = plt.subplots(figsize=(8, 3.6))
     names = ([*annotators, "any of the five"], kinds)
     heatmap(axes, table, names=names, label="said (%)", written="{:.0f}".format)
     axes.set_xlabel("kind of fact")
     axes.axhline(len(table) - 1.5, color="white", linewidth=4)
-    show(
-        figure,
-        alt="A table in colours: the share of the facts of each kind that each of the five annotators "
-        "says, and that any of them says. Together the five name nearly every thing, every place "
-        "and count, but only a part of sizes, relations and facings.",
-    )
+    return figure
 
 
-def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -> None:
+@shown("""Three beaches with umbrellas on the left, six captions on the right. Solid lines join each caption
+    to the picture that it was written for; dashed lines join captions to other pictures of which they are
+    true as well: umbrella on the beach is true of all three.""")
+def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -> Figure:
     """Show pictures, some of their captions as (picture, caption), and a line for each pair that is true."""
     figure, axes = canvas((8.4, 5.2), (0, 10.4), (len(picked) - 0.05, -0.05))
     axes.set_aspect("equal")
@@ -117,15 +112,12 @@ def true_pairs(pictures: Sequence[Picture], picked: Sequence[tuple[int, int]]) -
     axes.plot([], [], color=COLOURS[0], label="written for it")
     axes.plot([], [], color=COLOURS[1], linestyle="--", label="true of it, and called false")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncol=2)
-    show(
-        figure,
-        alt="Three beaches with umbrellas on the left, six captions on the right. Solid lines join each "
-        "caption to the picture that it was written for; dashed lines join captions to other "
-        "pictures of which they are true as well: umbrella on the beach is true of all three.",
-    )
+    return figure
 
 
-def relevance(truth: np.ndarray, own: np.ndarray) -> None:
+@shown("""Pictures as rows, captions as columns. A blue staircase runs down the diagonal: each picture with
+    its five captions. Around it lie orange cells: true pairs of a caption with a foreign picture.""")
+def relevance(truth: np.ndarray, own: np.ndarray) -> Figure:
     """Show which caption is true of which picture, (Nc, Ni) each, with the own pairs in another colour."""
     figure, axes = plt.subplots(figsize=(8.4, 2.6))
     seen = (truth.astype(int) + own).T  # (Ni, Nc)   0 false, 1 true, 2 own
@@ -134,12 +126,7 @@ def relevance(truth: np.ndarray, own: np.ndarray) -> None:
     for colour, name in ((COLOURS[0], "own"), (COLOURS[1], "true, and called false")):
         axes.scatter([], [], marker="s", color=colour, label=name)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncol=2)
-    show(
-        figure,
-        alt="Pictures as rows, captions as columns. A blue staircase runs down the diagonal: each "
-        "picture with its five captions. Around it lie orange cells: true pairs of a caption with a "
-        "foreign picture.",
-    )
+    return figure
 
 
 def called_false(shares: Mapping[str, Span]) -> None:
@@ -154,20 +141,16 @@ def called_false(shares: Mapping[str, Span]) -> None:
     )
 
 
-def by_batch(sizes: Sequence[int], lines: Mapping[str, Sequence[float]], counted: Sequence[float]) -> None:
+@shown("""The share of captions with at least one false negative in their batch, against the size of the
+    batch: it grows from nearly nothing to a third and more. Crosses, counted in drawn batches, lie on the
+    line of all.""")
+def by_batch(sizes: Sequence[int], lines: Mapping[str, Sequence[float]], counted: Sequence[float]) -> Figure:
     """Show the share of captions that meet a false negative, by the size of the batch, and counted ones."""
     figure, axes = plt.subplots(figsize=(6, 3.3))
     named = {name: (sizes, line) for name, line in lines.items()}
     curves(axes, named, x="pictures in a batch, B", y="captions that meet\na false negative (%)")
-    axes.scatter(
-        sizes, counted, s=46, color="black", marker="x", zorder=3, label="all, counted in drawn batches"
-    )
+    axes.scatter(sizes, counted, s=46, color="k", marker="x", zorder=3, label="all, counted in drawn batches")
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.legend(fontsize=8.5)
-    show(
-        figure,
-        alt="The share of captions with at least one false negative in their batch, against the size of "
-        "the batch: it grows from nearly nothing to a third and more. Crosses, counted in drawn "
-        "batches, lie on the line of all.",
-    )
+    return figure

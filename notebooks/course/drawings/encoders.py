@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
 
 from course import plots
 from course.sketch import arrow, rectangle
@@ -25,7 +26,9 @@ def words_on(pixels: np.ndarray, heats: Mapping[str, np.ndarray]) -> None:
     plots.show(figure, alt)
 
 
-def elements(pixels: np.ndarray, kinds: Sequence[str], boxes: Sequence[Box]) -> None:
+@plots.shown("""The same picture with its elements drawn over it: cells as thin lines of a grid of seven by
+    seven, regions as a box around each thing, patches as squares that are cut apart.""")
+def elements(pixels: np.ndarray, kinds: Sequence[str], boxes: Sequence[Box]) -> Figure:
     """Draw the elements of each kind over a picture; `boxes` are those of the regions."""
     figure, panels = plt.subplots(1, len(kinds), figsize=(3 * len(kinds), 3.2), squeeze=False)
     for axes, kind in zip(panels[0], kinds, strict=True):
@@ -40,14 +43,13 @@ def elements(pixels: np.ndarray, kinds: Sequence[str], boxes: Sequence[Box]) -> 
         cut = kind == "patches"  # patches are cut apart, cells are not
         for draw in (axes.hlines, axes.vlines):
             draw(range(8), 0, 7, color="white" if cut else "black", linewidth=5 if cut else 0.8)
-    alt = (
-        "The same picture with its elements drawn over it: cells as thin lines of a grid of seven by seven, "
-        "regions as a box around each thing, patches as squares that are cut apart."
-    )
-    plots.show(figure, alt)
+    return figure
 
 
-def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[str, Box]) -> None:
+@plots.shown("""Heat maps over the picture, of how far one framed element moves when a square is painted over.
+    The cell and the region move most for squares near them and little or not at all for far ones; the patch
+    moves most for its own square, and a little for all.""")
+def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[str, Box]) -> Figure:
     """Draw how far the framed element of each kind moves when a square, one of (7, 7), is painted over."""
     figure, panels = plt.subplots(1, len(heats), figsize=(3 * len(heats), 3.4), squeeze=False)
     for axes, (kind, heat) in zip(panels[0], heats.items(), strict=True):
@@ -56,35 +58,29 @@ def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[s
         axes.add_patch(rectangle(frames[kind], fill=False, ec=plots.COLOURS[1], linewidth=2.5))
     label = "the vector moves (share of its length)"
     figure.colorbar(image, ax=list(panels[0]), label=label, shrink=0.85)
-    alt = (
-        "Heat maps over the picture, of how far one framed element moves when a square is painted over. The "
-        "cell and the region move most for squares near them and little or not at all for far ones; the "
-        "patch moves most for its own square, and a little for all."
-    )
-    plots.show(figure, alt)
+    return figure
 
 
-def probes(
-    accuracy: Mapping[tuple[str, str], plots.Span], kinds: Sequence[str], asked: Sequence[str]
-) -> None:
+@plots.shown("""Accuracy of linear probes with intervals, a row each for cells, regions, patches, the place
+    alone, and the place with the thing here. The kind of the thing here is read nearly always from all three;
+    that of the farthest thing hardly more often than from the place, no more often than from place and
+    thing.""")
+def probes(found: Mapping[tuple[str, str], plots.Span], kinds: Sequence[str], asked: Sequence[str]) -> Figure:
     """Draw the accuracy of each probe with its interval: a row for each kind, a colour for each question."""
     figure, axes = plt.subplots(figsize=(6.2, 2.7))
     for style, question in enumerate(asked):
         shift = 0.2 * (style - (len(asked) - 1) / 2)
-        rows = {kind: accuracy[kind, question] for kind in kinds}
+        rows = {kind: found[kind, question] for kind in kinds}
         plots.spans(axes, rows, style=style, shift=shift, label=question)
     axes.set(xlim=(0, 100), xlabel="accuracy of a linear probe (%)")
     figure.legend(loc="outside upper left", ncols=4)
-    alt = (
-        "Accuracy of linear probes with intervals, a row each for cells, regions, patches, the place "
-        "alone, and the place with the thing here. The kind of the thing here is read nearly always from all "
-        "three; that of the farthest thing hardly more often than from the place, no more often than from "
-        "place and thing."
-    )
-    plots.show(figure, alt)
+    return figure
 
 
-def readers() -> None:
+@plots.shown("""Three drawings of a sentence of five words below and a vector for each above. In the table an
+    arrow leads straight up from each word; in the BiGRU messages also pass between neighbours, in both
+    directions; with attention arrows lead from every word to every vector.""")
+def readers() -> Figure:
     """Draw what the vector of a word depends on: in a table, in a bidirectional GRU, in a Transformer."""
     figure, panels = plt.subplots(1, 3, figsize=(9, 2.9))
     Way = tuple[tuple[float, float], tuple[float, float], bool]
@@ -104,9 +100,4 @@ def readers() -> None:
             axes.text(i, -0.28, word, ha="center", va="top", fontsize=9)
         axes.set(xlim=(-0.6, 4.6), ylim=(-0.75, 2.35), title=title)
         axes.axis("off")
-    alt = (
-        "Three drawings of a sentence of five words below and a vector for each above. In the table an arrow "
-        "leads straight up from each word; in the BiGRU messages also pass between neighbours, in both "
-        "directions; with attention arrows lead from every word to every vector."
-    )
-    plots.show(figure, alt)
+    return figure

@@ -5,15 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown
+from matplotlib.figure import Figure
 
-from course.plots import COLOURS, MARKERS, show
+from course.plots import COLOURS, MARKERS, shown
 from course.sketch import arrow, circle, on_circle
 from course.wording import table
 from vsecore import records
 from vsecore.data import coco_judgements
 
 
-def angle_and_distance() -> None:
+@shown("""A circle of radius one. Arrows from its middle lead to a picture and, a little further round, to its
+    caption; another caption lies on the far side. An arc marks the angle between picture and caption, a
+    dashed line their distance.""")
+def angle_and_distance() -> Figure:
     """Show a picture, its caption and another caption on a circle, with an angle and a distance."""
     figure, axes = plt.subplots(figsize=(4.8, 3.6))
     circle(axes, "", (-2.0, 1.9), (-1.15, 1.4))
@@ -27,15 +31,12 @@ def angle_and_distance() -> None:
     axes.text(0.3, 1.24, "distance", color="0.3")
     axes.plot(*0.3 * on_circle(np.radians(np.linspace(50, 100, 40))), color="0.3")
     axes.text(0.1, 0.37, "angle", color="0.3", ha="center")
-    show(
-        figure,
-        alt="A circle of radius one. Arrows from its middle lead to a picture and, a little further "
-        "round, to its caption; another caption lies on the far side. An arc marks the angle "
-        "between picture and caption, a dashed line their distance.",
-    )
+    return figure
 
 
-def in_front(others: np.ndarray, own: float) -> None:
+@shown("""A histogram of the similarities of all other pictures to one caption. A line marks its own picture,
+    far to the right; the few negatives to the right of the line are those in front of it.""")
+def in_front(others: np.ndarray, own: float) -> Figure:
     """Show the similarities of all other pictures to a caption, and a line at its own picture's."""
     figure, axes = plt.subplots(figsize=(6.4, 3.0))
     step = (max(others.max(), own) - others.min()) / 40
@@ -47,20 +48,18 @@ def in_front(others: np.ndarray, own: float) -> None:
     axes.set(xlim=(others.min() - step, 1), yticks=(0, 1, 2, 5, 10, 20, 50))  # no cosine is above 1
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
-    show(
-        figure,
-        alt="A histogram of the similarities of all other pictures to one caption. A line marks its own "
-        "picture, far to the right; the few negatives to the right of the line are those in front "
-        "of it.",
-    )
+    return figure
 
 
+@shown("""Left: recalls of our system fall as more pictures are searched, and the dots lie near the lines of
+    the formula fitted at a tenth of the pictures. Right: predicted against published recalls at COCO 5K for
+    six systems; nearly all points lie on the diagonal, those of SCAN a little above.""")
 def recall_by_size(
     measured: Mapping[int, Mapping[str, float]],
     formula: Callable[[int, int], float],
     fitted_at: int,
     published: Mapping[str, Sequence[tuple[float, float]]],
-) -> None:
+) -> Figure:
     """Show recalls against the pictures searched, beside a formula's; and published ones."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.4, 4.0))
     across = np.logspace(np.log10(min(measured)), np.log10(max(measured)), 30).round().astype(int)
@@ -80,16 +79,13 @@ def recall_by_size(
     right.set(xlabel="predicted from COCO 1K (%)", ylabel="published at COCO 5K (%)", aspect="equal")
     right.set_title("Published systems: R@1, R@5, R@10")
     right.legend(fontsize=8, loc="upper left")
-    show(
-        figure,
-        alt="Left: recalls of our system fall as more pictures are searched, and the dots lie near the "
-        "lines of the formula fitted at a tenth of the pictures. Right: predicted against published "
-        "recalls at COCO 5K for six systems; nearly all points lie on the diagonal, those of SCAN a "
-        "little above.",
-    )
+    return figure
 
 
-def orders(ways: Mapping[str, tuple[Sequence[float], Sequence[float]]], limits: Mapping[str, float]) -> None:
+@shown("""Systems as dots by R@1 and by mAP@R on the truth, with a dotted line at the oracle's R@1. From text
+    to picture the dots rise together and stay left of the oracle's line. From picture to text they lie far
+    right of it, and systems of nearly equal R@1 differ in mAP@R.""")
+def orders(ways: Mapping[str, tuple[list[float], list[float]]], limits: Mapping[str, float]) -> Figure:
     """Show systems by R@1 and mAP@R in both directions, with a line at the oracle's R@1."""
     figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.6))
     for axes, (title, (recall, precision)) in zip(panels, ways.items(), strict=True):
@@ -98,12 +94,7 @@ def orders(ways: Mapping[str, tuple[Sequence[float], Sequence[float]]], limits: 
         place = axes.get_xaxis_transform()  # y as a share of the panel's height
         axes.text(limits[title], 0.03, "oracle", transform=place, rotation=90, ha="right", va="bottom")
         axes.set(xlabel="R@1 (%)", ylabel="mAP@R on the truth (%)", title=title, xlim=(0, 100))
-    show(
-        figure,
-        alt="Systems as dots by R@1 and by mAP@R on the truth, with a dotted line at the oracle's R@1. "
-        "From text to picture the dots rise together and stay left of the oracle's line. From "
-        "picture to text they lie far right of it, and systems of nearly equal R@1 differ in mAP@R.",
-    )
+    return figure
 
 
 def benchmarks() -> Markdown:

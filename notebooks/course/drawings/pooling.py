@@ -103,9 +103,7 @@ def levels(theta: Mapping[int, Sequence[float]], parts: Mapping[str, Sequence[fl
     return figure
 
 
-def _cells(
-    axes: Axes, values: np.ndarray, cell: np.ndarray, corner: tuple[float, float] = (0.0, 0.0)
-) -> None:
+def _cells(axes: Axes, values: np.ndarray, cell: np.ndarray, corner: tuple[float, float] = (0, 0)) -> None:
     """A table of numbers, coloured by the cell that each comes from; its top left is in the corner."""
     for (i, j), value in np.ndenumerate(values):
         x, y = corner[0] + j, corner[1] + i

@@ -6,8 +6,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
-from course.plots import COLOURS, DASHES, curve_panels, name_rows, show
+from course.plots import COLOURS, DASHES, curve_panels, name_rows, show, shown
 from course.sketch import arrow, canvas
 from course.wording import counted
 from vsecore import records
@@ -34,7 +35,10 @@ KINDS = {
 """The lines of each kind, a picture and a caption each, with their colour and width."""
 
 
-def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> None:
+@shown("""R@1 on the development split after each epoch, from picture to text and from text to picture: the
+    first round, and two second rounds with offline negatives. A dotted line marks the best of the first
+    round; the first epochs, in which all learn from all negatives, are shaded.""")
+def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> Figure:
     """Show R@1 after each epoch of each training; the first `early` epochs are shaded."""
     panels = {
         f"R@1, {title} (%)": {name: [epoch[measure] for epoch in one] for name, one in histories.items()}
@@ -46,16 +50,13 @@ def rounds(histories: Mapping[str, Sequence[Mapping[str, Any]]], early: int) -> 
         axes.axvspan(0.5, early + 0.5, color="0.93", zorder=0)
         axes.set(xlim=(0.5, None), ylim=(0, None))
     both[0].annotate("all negatives:\nthe same loss", (0.6, 2), fontsize=8, color="0.3")
-    show(
-        figure,
-        alt="R@1 on the development split after each epoch, from picture to text and from text to "
-        "picture: the first round, and two second rounds with offline negatives. A dotted line marks "
-        "the best of the first round; the first epochs, in which all learn from all negatives, are "
-        "shaded.",
-    )
+    return figure
 
 
-def seven() -> None:
+@shown("""Pictures on the left, captions on the right: the online negatives, the pair, the offline negatives,
+    and what these own. Lines join picture v with the captions t, t hat and t off, caption t with v hat and v
+    off, v off with t off, and v own with t own. Thin lines join each offline negative with what it owns.""")
+def seven() -> Figure:
     """Show the seven similarities of a pair as lines between pictures and captions."""
     figure, axes = canvas((6.2, 3.8), (-0.9, 1.9), (-0.2, 3.2))
     for place, (left, right) in NAMES.items():
@@ -68,16 +69,16 @@ def seven() -> None:
             label = None if number else kind
             axes.plot([0, 1], [UP[left], UP[right]], dash, color=colour, lw=width, zorder=0, label=label)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
-    show(
-        figure,
-        alt="Pictures on the left, captions on the right: the online negatives, the pair, the offline "
-        "negatives, and what these own. Lines join picture v with the captions t, t hat and t off, "
-        "caption t with v hat and v off, v off with t off, and v own with t own. Thin lines join each"
-        " offline negative with what it owns.",
-    )
+    return figure
 
 
-def gradients(maps: Sequence[np.ndarray]) -> None:
+@shown("""Three maps of gradients over the similarity of the offline negative, across, and of the online
+    negative, upwards, for a pair at one half. Below an online similarity of 0.3 only the offline hinge acts.
+    Above it, the pair is pulled up and the online negative pushed down, the more so the harder the online
+    negative. The online negative's sign turns around in a part of the triangle; the pair is pulled up
+    everywhere. The offline negative is pushed down where it beats the pair and the online negative is low,
+    and pulled up where the online negative is high.""")
+def gradients(maps: Sequence[np.ndarray]) -> Figure:
     """Show the gradients of equation 6, for a pair at 0.5, offline across and online upwards."""
     figure, panels = plt.subplots(1, 3, figsize=(8.6, 3.4), sharey=True)
     titles = ("the pair", "the online negative", "the offline negative")
@@ -92,19 +93,12 @@ def gradients(maps: Sequence[np.ndarray]) -> None:
     panels[0].text(0.76, -0.18, "negative\nweight,\nopen hinge", ha="center", fontsize=8)
     arrow(panels[0], (0.85, 0.07), (0.93, 0.38), "black", "->")
     figure.colorbar(image, ax=panels, label="gradient\n(− pulled up, + pushed down)", extend="both")
-    show(
-        figure,
-        alt="Three maps of gradients over the similarity of the offline negative, across, and of the "
-        "online negative, upwards, for a pair at one half. Below an online similarity of 0.3 only the"
-        " offline hinge acts. Above it, the pair is pulled up and the online negative pushed down, "
-        "the more so the harder the online negative. The online negative's sign turns around in "
-        "a part of the triangle; the pair is pulled up everywhere. The offline "
-        "negative is pushed down where it beats the pair and the online negative is low, and pulled up "
-        "where the online negative is high.",
-    )
+    return figure
 
 
-def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
+@shown("""Distributions of three similarities, of pairs, offline negatives and online negatives, for random
+    weights, after the first round and after the second round with AdapOffQuin.""")
+def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> Figure:
     """Show how pairs, offline and online negatives are distributed; each model has seven (B,)."""
     figure, panels = plt.subplots(1, 3, figsize=(8.6, 3), sharey=True)
     edges = np.linspace(-0.5, 1, 51)
@@ -122,14 +116,12 @@ def hierarchy(similar: Mapping[str, Sequence[np.ndarray]]) -> None:
         axes.set(xlabel="similarity", title=title)
     panels[0].set_ylabel("share (%)")
     panels[0].legend(loc="upper right")
-    show(
-        figure,
-        alt="Distributions of three similarities, of pairs, offline negatives and online negatives, for "
-        "random weights, after the first round and after the second round with AdapOffQuin.",
-    )
+    return figure
 
 
-def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+@shown("""Trainings with only the offline terms, with a margin of zero and of 0.2. Left the loss for each
+    pair, right the spread of the similarities of a batch, both against the step.""")
+def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
     """Show loss and spread, step by step, of trainings with only the offline terms."""
     labels = {"loss": "loss, for each pair", "spread": "spread of the similarities in a batch"}
     lines = {label: {name: list(one[key]) for name, one in seen.items()} for key, label in labels.items()}
@@ -138,11 +130,7 @@ def only_offline(seen: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
     left.annotate("dotted: all vectors alike, margin 0.2", (2, 1.05), color="0.3", fontsize=9)
     left.set_ylim(0, 1.15)
     right.set_ylim(0, None)
-    show(
-        figure,
-        alt="Trainings with only the offline terms, with a margin of zero and of 0.2. Left the loss for "
-        "each pair, right the spread of the similarities of a batch, both against the step.",
-    )
+    return figure
 
 
 @cache

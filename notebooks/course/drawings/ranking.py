@@ -4,15 +4,20 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Wedge
 from scipy.stats import sem, t
 
 from course import dots
-from course.plots import COLOURS, bands, curve_panels, curves, heatmap, show
+from course.plots import COLOURS, bands, curve_panels, curves, heatmap, show, shown
 from course.sketch import arrow, circle, on_circle
 
 
-def hinge(margin: float = 0.2, own: float = 30) -> None:
+@shown("""Left: a circle with a picture at the top and its caption a little to the right. A shaded zone around
+    the picture reaches beyond the caption by an arc labelled margin m; the hardest negative lies inside the
+    zone, an easy negative far outside. Right: the cost of a negative against its similarity, zero until one
+    margin below the caption's own similarity, then a rising straight line; the margin is labelled.""")
+def hinge(margin: float = 0.2, own: float = 30) -> Figure:
     """Show a picture, its caption (so many degrees away) and two negatives on a circle, and their cost."""
     edge = np.degrees(np.arccos(np.cos(np.radians(own)) - margin))  # where the zone ends
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.2, 4.1))
@@ -40,17 +45,14 @@ def hinge(margin: float = 0.2, own: float = 30) -> None:
         right.text(place - 0.01, 0.02, name, rotation=90, ha="right", va="bottom")
     arrow(right, (positive, 0.25), (positive - margin, 0.25), COLOURS[6], "<->")
     right.text(positive - margin / 2, 0.26, "margin\nm", ha="center", fontsize=9, linespacing=1.1)
-    show(
-        figure,
-        alt="Left: a circle with a picture at the top and its caption a little to the right. A shaded "
-        "zone around the picture reaches beyond the caption by an arc labelled margin m; the hardest "
-        "negative lies inside the zone, an easy negative far outside. Right: the cost of a negative "
-        "against its similarity, zero until one margin below the caption's own similarity, then a "
-        "rising straight line; the margin is labelled.",
-    )
+    return figure
 
 
-def pushes(shares: Mapping[str, np.ndarray], boxed: tuple[int, int]) -> None:
+@shown("""Two heat maps of gradients over a batch of twelve, on one colour scale. With all negatives many
+    cells off the diagonal get a weak push; with the hardest negative each picture and each caption pushes
+    away at most one. A box marks the worst mistake, picture 3 with caption 7, which gets a larger share on
+    the right.""")
+def pushes(shares: Mapping[str, np.ndarray], boxed: tuple[int, int]) -> Figure:
     """Show which similarities each loss pushes, (B, B) in percent of its push, with a box at one of them."""
     reach = max(float(np.abs(push).max()) for push in shares.values())
     figure, panels = plt.subplots(1, 2, figsize=(8.6, 3.7), sharey=True)
@@ -61,13 +63,7 @@ def pushes(shares: Mapping[str, np.ndarray], boxed: tuple[int, int]) -> None:
         axes.set(xlabel="caption", title=name)
     panels[0].set_ylabel("picture")
     figure.colorbar(image, ax=panels, label="share of the push, %\n(− together, + apart)")
-    show(
-        figure,
-        alt="Two heat maps of gradients over a batch of twelve, on one colour scale. With all negatives "
-        "many cells off the diagonal get a weak push; with the hardest negative each picture and each "
-        "caption pushes away at most one. A box marks the worst mistake, picture 3 with caption 7, "
-        "which gets a larger share on the right.",
-    )
+    return figure
 
 
 def followed(runs: Mapping[str, Mapping[str, Sequence[float]]], margin: float) -> None:
@@ -111,9 +107,7 @@ def intervals(cases: Mapping[str, Sequence[float]], margin: float) -> None:
 
 def long_run(ways: Mapping[str, Sequence[Mapping[str, float]]], epochs: int, decay: int) -> None:
     """Show several ways to train by the metrics of each seed: while training, and at its best epoch."""
-    figure, panels = plt.subplot_mosaic(
-        [["curve"] * 3, [*dots.AXES]], figsize=(9, 6.4), height_ratios=[1.4, 1]
-    )
+    figure, panels = plt.subplot_mosaic([["curve"] * 3, [*dots.AXES]], figsize=(9, 6.4), height_ratios=[7, 5])
     top, names = panels["curve"], [name.replace(", ", ",\n") for name in ways]
     tracks = {
         name: np.array([[one[f"dev_rsum_{epoch}"] for epoch in range(1, epochs + 1)] for one in seeds])

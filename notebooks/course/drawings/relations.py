@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from course import plots
 from course.sketch import arrow, box, canvas
@@ -25,7 +26,10 @@ def left_of(scene: Scene) -> list[tuple[str, str]]:
     return sorted(pair for pair in pairs if alone.issuperset(pair))
 
 
-def block() -> None:
+@plots.shown("""The two steps of the block, each a chain of boxes from left to right. Above: x, norm,
+    attention, plus, which makes z. Below: z, norm, network, plus, which gives the output. In each a line,
+    called residual, leads around both boxes to the plus.""")
+def block() -> Figure:
     """Draw the two steps of the Transformer block below each other, each with its residual."""
     figure, axes = canvas((5.4, 3.5), (-0.1, 7.2), (-0.6, 3.2))
     steps = (2, "x", "attention:\nask all others", 5, "z"), (0, "z", "network:\neach alone", 4, "out")
@@ -40,15 +44,13 @@ def block() -> None:
         axes.text(3.2, y + 0.88, "residual", color=residual, ha="center")
         for x, name, size in ((0.12, start, 11), (5.78, "+", 14), (6.8, end, 11)):
             axes.text(x, y, name, ha="center", va="center", fontsize=size, style="italic")
-    alt = (
-        "The two steps of the block, each a chain of boxes from left to right. Above: x, norm, attention,"
-        " plus, which makes z. Below: z, norm, network, plus, which gives the output. In each a line, "
-        "called residual, leads around both boxes to the plus."
-    )
-    plots.show(figure, alt)
+    return figure
 
 
-def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
+@plots.shown("""Above: how large the largest of forty-nine shares is; divided by the root it is small for
+    nearly all queries, not divided it is often close to one. Below: how alike elements are after each block;
+    with the residual they grow alike slowly, without it they are nearly the same after two blocks.""")
+def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> Figure:
     """Draw the largest share of each query, and how alike elements are after each block."""
     figure, panels = plt.subplots(2, 1, figsize=(5.8, 5.4))
     for (name, shares), colour, hatch in zip(largest.items(), plots.COLOURS, ("", "//"), strict=False):
@@ -61,13 +63,7 @@ def broken(largest: Mapping[str, np.ndarray], depths: plots.Lines) -> None:
     title = "Without residuals, all elements become alike"
     plots.curves(panels[1], depths, x="blocks passed", y="mean cosine of two elements", title=title)
     panels[1].set_ylim(-0.05, 1.05)
-    alt = (
-        "Above: how large the largest of forty-nine shares is; divided by the root it is small for nearly"
-        " all queries, not divided it is often close to one. Below: how alike elements are after each "
-        "block; with the residual they grow alike slowly, without it they are nearly the same after two "
-        "blocks."
-    )
-    plots.show(figure, alt)
+    return figure
 
 
 def against_chance(rows: Mapping[str, plots.Span]) -> None:

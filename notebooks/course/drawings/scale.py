@@ -4,25 +4,26 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course.plots import COLOURS, curves, heatmap, show
+from course.plots import COLOURS, curves, heatmap, shown
 
 
-def rows_read(steps: Sequence[np.ndarray], count: int) -> None:
+@shown("""Which rows of the features' file each of the first steps reads: short marks, spread over the whole
+    file in each step, at other places in each.""")
+def rows_read(steps: Sequence[np.ndarray], count: int) -> Figure:
     """Show which rows of a file of `count` rows each step reads."""
     figure, axes = plt.subplots(figsize=(7, 2.6))
     for step, rows in enumerate(steps):
         axes.plot(rows, [step] * len(rows), "|", color=COLOURS[0], markersize=9)
     axes.set(xlabel="row of the file", ylabel="step", xlim=(0, count), ylim=(len(steps) - 0.4, -0.6))
-    show(
-        figure,
-        alt="Which rows of the features' file each of the first steps reads: short marks, spread over the "
-        "whole file in each step, at other places in each.",
-    )
+    return figure
 
 
-def compared(batch: int, part: int) -> None:
+@shown("""Two squares of pictures against captions. On the left, one batch, all pairs are compared. On the
+    right, small batches, only those in squares along the diagonal; everything else is dark.""")
+def compared(batch: int, part: int) -> Figure:
     """Show which pairs one batch compares, and which of them small batches do."""
     whole = np.ones((batch, batch))
     parts = np.kron(np.eye(batch // part), np.ones((part, part)))
@@ -34,14 +35,13 @@ def compared(batch: int, part: int) -> None:
     meanings = ("never compared", "negatives", "positives")
     keys = [Patch(color=image.cmap(value / 2), label=name) for value, name in enumerate(meanings)]
     figure.legend(handles=keys, loc="outside lower center", ncols=3)
-    show(
-        figure,
-        alt="Two squares of pictures against captions. On the left, one batch, all pairs are compared. On "
-        "the right, small batches, only those in squares along the diagonal; everything else is dark.",
-    )
+    return figure
 
 
-def reranked(costs: Mapping[int, float], found: Mapping[int, float]) -> None:
+@shown("""How many captions find their picture first against the multiply-adds for a query, on a logarithmic
+    axis. The curve rises steeply from one candidate to ten and then flattens; all pictures cost many times as
+    much.""")
+def reranked(costs: Mapping[int, float], found: Mapping[int, float]) -> Figure:
     """Show the share of queries that find their picture first against what a query costs, by candidates."""
     figure, axes = plt.subplots(figsize=(6.4, 3.3))
     line = {"": (list(costs.values()), list(found.values()))}
@@ -49,9 +49,4 @@ def reranked(costs: Mapping[int, float], found: Mapping[int, float]) -> None:
     for k in found:
         axes.annotate(f"k = {k}", (costs[k], found[k]), (4, -12), textcoords="offset points", fontsize=9)
     axes.set(xscale="log", ylim=(0, None))
-    show(
-        figure,
-        alt="How many captions find their picture first against the multiply-adds for a query, on a "
-        "logarithmic axis. The curve rises steeply from one candidate to ten and then flattens; all pictures "
-        "cost many times as much.",
-    )
+    return figure

@@ -7,9 +7,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import Markdown
 from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
 
 from course.dots import gap as gap_of
-from course.plots import COLOURS, MARKERS, Span, bare, curve_panels, draw_picture, picture_row, show, spans
+from course.plots import (
+    COLOURS,
+    MARKERS,
+    Span,
+    bare,
+    curve_panels,
+    draw_picture,
+    picture_row,
+    show,
+    shown,
+    spans,
+)
 from course.wording import table
 from vsecore.experiments import studied
 
@@ -36,26 +48,24 @@ IDEAS = {
     "a constraint (16)": (
         "latent_targets",
         "BL + LTD, constraint",
-        {
-            "no target": "BL",
-            "the target as a second loss, equally heavy": "BL + LTD, dual, weight 5",
-        },
+        {"no target": "BL", "the target as a second loss, equally heavy": "BL + LTD, dual, weight 5"},
     ),
 }
 """Ideas of the course: an experiment, its arm, and the arms of a plain baseline and of a fair control."""
 Gains = dict[str, list[tuple[str, Span]]]
 
 
-def found(
-    heading: str, pictures: Sequence[np.ndarray], titles: Sequence[str], true: list[bool] | None
-) -> None:
+def found(said: str, pictures: Sequence[np.ndarray], titles: Sequence[str], true: list[bool] | None) -> None:
     """Show what a search found, with the names and scores; a tick marks what the sentence is true of."""
-    figure = picture_row(pictures, titles, marked=true, heading=heading)
+    figure = picture_row(pictures, titles, marked=true, heading=said)
     ticks = "" if true is None else "; a tick marks those of which the sentence is true"
-    show(figure, alt=f"Five pictures for: {heading}. Below each are its file and its score{ticks}.")
+    show(figure, alt=f"Five pictures for: {said}. Below each are its file and its score{ticks}.")
 
 
-def speed(metrics: Mapping[str, float], real: int) -> None:
+@shown("""On the left, milliseconds a query against the number of vectors, both logarithmic: the exact search
+    grows in proportion, searches in cells or in a graph grow more slowly. On the right, the share of the
+    exact ten that each finds, which falls for all but the exact search.""")
+def speed(metrics: Mapping[str, float], real: int) -> Figure:
     """Show milliseconds a query and the share of the exact ten against the number of vectors."""
     sizes = {"real": real, "made_100000": 100_000, "made_1000000": 1_000_000}
     labels = {"ms_a_query": "milliseconds a query", "recall_at_10": "share of the exact ten"}
@@ -70,15 +80,13 @@ def speed(metrics: Mapping[str, float], real: int) -> None:
     figure, (left, right) = curve_panels(panels, x="vectors", size=(8.6, 3.5))
     left.set(xscale="log", yscale="log")
     right.set_ylim(0.7, 1.02)
-    show(
-        figure,
-        alt="On the left, milliseconds a query against the number of vectors, both logarithmic: the exact "
-        "search grows in proportion, searches in cells or in a graph grow more slowly. On the right, the "
-        "share of the exact ten that each finds, which falls for all but the exact search.",
-    )
+    return figure
 
 
-def cells(vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.ndarray]]) -> None:
+@shown("""On the left, points in a plane divided into cells, each with a cross at its centre; a star is the
+    query, and the three cells nearest to it are coloured. On the right, a row of pictures from each of the
+    three cells that the real query looks into first: those of one cell look alike.""")
+def cells(vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.ndarray]]) -> Figure:
     """Show cells and a query in a plane, and beside it pictures of the cells that a real query looks into.
 
     What is searched is (n, D) and the query (D,). The pictures of each real cell come with the nearest first.
@@ -112,15 +120,13 @@ def cells(vectors: np.ndarray, query: np.ndarray, rows: Sequence[Sequence[np.nda
         for axes, pixels in zip(row, pictures, strict=True):
             draw_picture(axes, pixels)
         row[0].set_ylabel(f"cell {place}", fontsize=9)
-    show(
-        figure,
-        alt="On the left, points in a plane divided into cells, each with a cross at its centre; a star is "
-        "the query, and the three cells nearest to it are coloured. On the right, a row of pictures from "
-        "each of the three cells that the real query looks into first: those of one cell look alike.",
-    )
+    return figure
 
 
-def gap(along: np.ndarray, across: np.ndarray, is_picture: np.ndarray) -> None:
+@shown("""Vectors of pictures and captions in two dimensions. Along the line that joins the mean picture and
+    the mean caption, pictures lie more to the right and captions more to the left of a dotted line, and the
+    two clouds overlap.""")
+def gap(along: np.ndarray, across: np.ndarray, is_picture: np.ndarray) -> Figure:
     """Show vectors of pictures and captions along the line between their means, and across it."""
     figure, axes = plt.subplots(figsize=(5.6, 3.6))
     for name, chosen, place in (("captions", ~is_picture, 0), ("pictures", is_picture, 1)):
@@ -129,12 +135,7 @@ def gap(along: np.ndarray, across: np.ndarray, is_picture: np.ndarray) -> None:
     axes.axvline(0, color="0.5", linestyle=":")
     axes.set(xlabel="along the line between the two means", ylabel="across it, widest direction")
     figure.legend(loc="outside upper left", ncols=2, markerscale=2)  # the cloud fills the panel
-    show(
-        figure,
-        alt="Vectors of pictures and captions in two dimensions. Along the line that joins the mean picture "
-        "and the mean caption, pictures lie more to the right and captions more to the left of a dotted "
-        "line, and the two clouds overlap.",
-    )
+    return figure
 
 
 def ten_million(metrics: Mapping[str, float]) -> Markdown:
@@ -160,7 +161,9 @@ def ideas() -> Gains:
     }
 
 
-def controls(gains: Gains) -> None:
+@shown("""Four ideas of the course, and what each gains in rsum over its plain baseline and over a fair
+    control, with 95 % intervals. Each gain over the control is at most half as large.""")
+def controls(gains: Gains) -> Figure:
     """Show what ideas gain over a plain baseline and over a fair control, each with its 95 % interval."""
     figure, axes = plt.subplots(figsize=(8, 3.4))
     for which, label in enumerate(("the baseline", "a fair control")):
@@ -172,8 +175,4 @@ def controls(gains: Gains) -> None:
     axes.axvline(0, color="0.5", linestyle=":")
     axes.set(xlabel="gain in rsum", xlim=(-3, 88))
     axes.legend(title="compared with", loc="lower right")
-    show(
-        figure,
-        alt="Four ideas of the course, and what each gains in rsum over its plain baseline and over a fair "
-        "control, with 95 % intervals. Each gain over the control is at most half as large.",
-    )
+    return figure

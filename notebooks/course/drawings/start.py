@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 
 from course import plots
 from course.lesson import Lesson
@@ -23,7 +24,9 @@ def found(lesson: Lesson, sentence: str, rows: Sequence[int]) -> None:
     plots.show(figure, alt=f"The five pictures found for: {sentence}. {told}")
 
 
-def loss_curve(losses: Sequence[float]) -> None:
+@plots.shown("""The loss over the steps of the training: it falls steeply at first, then more and more
+    slowly.""")
+def loss_curve(losses: Sequence[float]) -> Figure:
     """Draw the loss of each step, and its mean over the last ten."""
     figure, axes = plt.subplots(figsize=(5.6, 2.8))
     axes.plot(losses, color="0.75", linewidth=0.8, label="each batch")
@@ -32,5 +35,4 @@ def loss_curve(losses: Sequence[float]) -> None:
     axes.plot(np.arange(window - 1, len(losses)), smooth, label=f"mean of {window} batches")
     axes.set(xlabel="step", ylabel="loss (InfoNCE)", ylim=(0, None))
     axes.legend()
-    words = "The loss over the steps of the training: it falls steeply at first, then more and more slowly."
-    plots.show(figure, alt=words)
+    return figure

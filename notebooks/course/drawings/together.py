@@ -121,9 +121,7 @@ def sentences(
     name_rows(axes, kinds)
     axes.set_xlabel("captions whose first picture\nbreaks this claim alone, %")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper right", ncols=5)
-    told = "; ".join(
-        f"{name} {', '.join(f'{value:.0f}' for value in values)}" for name, values in right.items()
-    )
+    told = "; ".join(f"{name} {', '.join(f'{one:.0f}' for one in values)}" for name, values in right.items())
     plots.show(
         figure,
         alt=f"Left, how often the first picture is true in percent, for one, two and more things: {told}. "

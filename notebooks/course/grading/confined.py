@@ -23,7 +23,7 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
 FIRST_VERSION, REFER, TRUNCATE = (1 << 13) - 1, 1 << 13, 1 << 14  # rights on files, as versions brought them
 ON_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE
 TCP = 3  # to bind and to connect
-ABSTRACT_SOCKETS_AND_SIGNALS = 3
+SOCKETS_AND_SIGNALS = 3  # abstract ones
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
 
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt", "/etc", "/proc", "/sys", "/dev", "/nix/store")
@@ -36,9 +36,7 @@ def confine(readable: list[str], writable: list[str]) -> None:
     if version < 1:
         return
     files = FIRST_VERSION | (REFER if version >= 2 else 0) | (TRUNCATE if version >= 3 else 0)
-    rules = struct.pack(
-        "=QQQ", files, TCP if version >= 4 else 0, ABSTRACT_SOCKETS_AND_SIGNALS if version >= 6 else 0
-    )
+    rules = struct.pack("=QQQ", files, TCP if version >= 4 else 0, SOCKETS_AND_SIGNALS if version >= 6 else 0)
     ruleset = system.syscall(CREATE_RULESET, rules, len(rules), 0)
     reading = EXECUTE | READ_FILE | READ_DIR
     for paths, rights in ((readable, reading), (writable, files)):

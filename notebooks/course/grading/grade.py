@@ -100,10 +100,7 @@ def grade_folder(
 
 def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[Mark, ...]:
     """Return one mark an exercise: where several notebooks hold it, the one with most points counts."""
-    best = {
-        key: Mark(key, 0, len(EXERCISES[key].trials), "not handed in", "No notebook holds it.")
-        for key in wanted
-    }
+    best = {k: Mark(k, 0, len(EXERCISES[k].trials), "not handed in", "No notebook holds it.") for k in wanted}
     for mark in (mark for notebook in marked for mark in notebook.marks if mark.exercise in best):
         if not best[mark.exercise].notebook or mark.points > best[mark.exercise].points:
             best[mark.exercise] = mark
@@ -113,16 +110,14 @@ def best_marks(marked: Iterable[NotebookMarks], wanted: Iterable[str]) -> tuple[
 def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     """Return each learner's folder and the notebooks in it: no links, nothing hidden, and no reports."""
     if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is no folder: name the one that the notebooks lie in")
+        raise NotADirectoryError(f"{folder} is not a folder: name the one that the notebooks lie in")
     if out.resolve() == folder.resolve():
         raise ValueError(f"out is {out}: it must be another folder, where no notebook lies")
     homes: dict[Path, list[Path]] = {}
     reports = (out.resolve(), (folder / "grades").resolve())
     for place, inner, files in os.walk(folder):
         here = Path(place)
-        inner[:] = sorted(
-            name for name in inner if not name.startswith(".") and (here / name).resolve() not in reports
-        )
+        inner[:] = sorted(name for name in inner if name[0] != "." and (here / name).resolve() not in reports)
         home = folder / here.relative_to(folder).parts[0] if here != folder else folder
         homes.setdefault(home, []).extend(
             path

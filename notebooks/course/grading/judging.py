@@ -47,7 +47,7 @@ def _judge_function(task: Exercise, answer: Distant, ask: Callable[[str], Any]) 
         case _ if task.caller:
             called = ask(f"call_through({source_of(task.caller)}, {answer.number})")
             if not isinstance(called, int):
-                raise ValueError("it says what makes no sense")
+                raise ValueError("its reply makes no sense")
             return judge_by_trials(task, Distant(ask, called))
     return judge_by_trials(task, answer)
 
@@ -117,7 +117,7 @@ class Distant:
                 return result
             case {"stopped": [str(name), str(why)]}:
                 raise _exception(name)(why)
-        raise ValueError("it says what makes no sense")
+        raise ValueError("its reply makes no sense")
 
 
 def _exception(name: str) -> type[Exception]:
@@ -132,9 +132,7 @@ class _Joined(torch.autograd.Function):
     """Joins the result of a call in another process to its inputs here."""
 
     @staticmethod
-    def forward(
-        context: Any, backward: Callable[..., Any], output: int, result: Tensor, *inputs: Tensor
-    ) -> Tensor:
+    def forward(context: Any, backward: Any, output: int, result: Tensor, *inputs: Tensor) -> Tensor:
         context.backward, context.output = backward, output
         return result.clone()
 

@@ -72,7 +72,7 @@ class HandedIn:
 
     Attributes:
         name: the file, relative to the learner's folder.
-        notebook: rebuilt from the sources of its cells alone; None if the file is no notebook.
+        notebook: rebuilt from the sources of its cells alone; None if the file is not a notebook.
         lessons: the numbers of the course's notebooks whose exercises it should hold.
         parameters: the cell that sets the parameters, from 0; None if no cell does.
         trouble: why it cannot be run; "" if it can.
@@ -103,7 +103,7 @@ def read_hand_in(path: Path, name: str) -> HandedIn:
         tags = [list(cell.metadata.get("tags", ())) for cell in cells]
     except Exception as error:  # a file from outside can be wrong in every way
         reason = one_line(f"{type(error).__name__}: {error}")
-        return HandedIn(name, None, digest, trouble=f"Not run: it is no notebook ({reason}).")
+        return HandedIn(name, None, digest, trouble=f"Not run: it is not a notebook ({reason}).")
     notebook = nbformat.v4.new_notebook(cells=made)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     code = {place: cell.source for place, cell in enumerate(made) if cell.cell_type == "code"}

@@ -16,16 +16,13 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_raw_
 from course.batch import notebooks
 from course.checks import EXERCISES
 from course.grading.copies import in_plain_words
-from course.grading.parts import BEGINS, ENDS, key_of, unbroken, with_import
+from course.grading.parts import BEGINS, ENDS, key_of, with_import
 from vsecore.data.files import write_whole
 
 
 def write_assignments(names: Iterable[str], folder: Path) -> list[Path]:
     """Write stored notebooks as what `otter assign` reads; a file that is there is never written over."""
-    made = {
-        folder / path.name: assignment(nbformat.read(path, as_version=4), path.stem)
-        for path in notebooks(names)
-    }
+    made = {folder / path.name: assignment(nbformat.read(path, 4), path.stem) for path in notebooks(names)}
     for path in made:
         if path.exists():
             raise FileExistsError(f"{path} is there already: move it away, or name another folder")
@@ -61,7 +58,7 @@ def _answer(source: str, key: str) -> tuple[str, str]:
     The decorator `exercise` puts a right function in the place of a wrong one, which tests would pass. So a
     call of `check` below the function stands in for it.
     """
-    source = unbroken(source).replace(ENDS, "# END SOLUTION")
+    source = source.replace(ENDS, "# END SOLUTION")
     source = re.sub(rf"^(\s*){BEGINS}$", r"\1# BEGIN SOLUTION", source, flags=re.MULTILINE)
     source = re.sub(rf"  {BEGINS}\b.*", "  # SOLUTION", source)
     for node in ast.walk(ast.parse(source)):

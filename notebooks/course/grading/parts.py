@@ -7,8 +7,6 @@ from course.checks import EXERCISES
 BEGINS, ENDS = "# your part", "# end of your part"
 
 _VALUE = re.compile(rf"(?P<name>\s*[A-Za-z_]\w* = )(?P<value>.+?)(?P<mark>  {BEGINS}\b.*)")
-# A value too long for a line, as the formatter sets it.
-_LONG = re.compile(rf"(?m)^(?P<name>\s*[A-Za-z_]\w* = )\(\n\s+(?P<value>.+?)(?P<mark>  {BEGINS}\b.*)\n\s*\)$")
 _KEY = re.compile(r"\b(?P<judge>exercise|check)\(\s*[\"'](?P<key>\d\d\.\w+)[\"']")
 
 
@@ -34,21 +32,15 @@ def with_import(source: str) -> str:
     return source if line in source else f"{line}\n\n{source}"
 
 
-def unbroken(source: str) -> str:
-    """A cell whose long values, in parentheses on a line of their own, stand on the line of their name."""
-    return _LONG.sub(r"\g<name>\g<value>\g<mark>", source)
-
-
 def without_parts(source: str) -> str:
     """A cell with dots in place of the learner's parts.
 
     A part is what stands between a line `# your part` and a line `# end of your part`, or the value on a line
-    `name = value  # your part`, where a remark may follow the mark; a long value may stand in parentheses on
-    a line of its own, with the mark.
+    `name = value  # your part`, where a remark may follow the mark.
     """
     made: list[str] = []
     inside = False
-    for line in unbroken(source).split("\n"):
+    for line in source.split("\n"):
         mark = line.strip()
         if mark in (BEGINS, ENDS):
             if inside == (mark == BEGINS):
@@ -68,7 +60,6 @@ def without_parts(source: str) -> str:
 
 def without_marks(source: str) -> str:
     """A cell with the learner's parts filled in, and no marks around them."""
-    source = _LONG.sub(r"\g<name>(\n    \g<value>\n)", source)
     lines = [line for line in source.split("\n") if line.strip() not in (BEGINS, ENDS)]
     return "\n".join(
         f"{value['name']}{value['value']}" if (value := _VALUE.fullmatch(line)) else line for line in lines

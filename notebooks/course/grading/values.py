@@ -54,7 +54,7 @@ def encode(
         return {"tuple": parts} if isinstance(value, tuple) else parts
     if hasattr(value, "__float__"):  # such as a fraction
         return float(value)
-    return {"other": type(value).__name__}
+    return {"other": f"of the type {type(value).__name__}"}
 
 
 def _array(value: Tensor | np.ndarray, tensors: list[Tensor] | None) -> Any:
