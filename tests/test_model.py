@@ -71,6 +71,23 @@ def test_a_mean_of_cells_is_taken_before_they_are_projected_where_no_cell_is_rea
     assert not vse._averages_projections()
 
 
+def test_a_pool_or_encoder_of_ones_own_sees_every_cell():
+    class Squared(CellEncoder):
+        def forward(self, pictures, mask=None):
+            cells, mask = super().forward(pictures, mask)
+            return cells.square(), mask
+
+    class Rectified(MeanPool):
+        def forward(self, x, mask=None):
+            return super().forward(x.relu(), mask)
+
+    x = batch()
+    for encoder, pool in ((Squared(7, 6), MeanPool()), (CellEncoder(7, 6), Rectified())):
+        vse = model(encoder)
+        vse.image_pool = pool
+        torch.testing.assert_close(vse(x, read={"vectors"})[0].vectors, vse(x)[0].vectors)
+
+
 def test_a_tower_may_have_no_pool_or_one_with_more_to_say():
     vse = model()
     vse.image_pool = None

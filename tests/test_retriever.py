@@ -11,6 +11,7 @@ from towers import make_extracted, make_towers
 from vsecore.data.features import open_precomp
 from vsecore.data.picture_files import open_picture
 from vsecore.recipes import get
+from vsecore.recipes.written import written
 from vsecore.retriever import Retriever
 from vsecore.scoring import score_split
 from vsecore.training import fit, load_run
@@ -90,6 +91,9 @@ def test_what_is_no_list_of_pictures_or_of_sentences_is_named(album, tmp_path):
     for wrong in ([], "a dog", ["a dog", 3], [None]):
         with pytest.raises(ValueError, match="captions"):
             model.encode_texts(wrong)
-    for name, said in (("vsepp_grid_gru", "trained first"), ("wrong_name", "wrong_name")):
+    own_pool = get("clip_base_patch32").override({"image.pool": "projected"})  # its weights would be random
+    (tmp_path / "own.yaml").write_text(written(own_pool))
+    untrained = ("vsepp_grid_gru", tmp_path / "own.yaml")
+    for name, said in (*((one, "trained first") for one in untrained), ("wrong_name", "wrong_name")):
         with pytest.raises(ValueError, match=said):
             vsecore.load(name)

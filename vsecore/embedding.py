@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,13 +43,13 @@ class Embedding:
                 return len(tensor)
         raise ValueError("the embedding holds nothing")
 
-    def needed(self, name: Literal["vectors", "elements"]) -> Tensor:
-        """Return the vectors, (B, D) or (B, K, D), or the elements, (B, N, D)."""
-        tensor = self.vectors if name == "vectors" else self.elements
+    def needed(self, name: str) -> Tensor:
+        """Return the vectors, (B, D) or (B, K, D), the elements, (B, N, D), or what `extra` calls so."""
+        tensor = {**self.extra, "vectors": self.vectors, "elements": self.elements}.get(name)
         if tensor is None:
             raise ValueError(
                 f"the embedding has no {name}: a loss or similarity must name what it reads in its attribute "
-                "`reads`, and vectors come from a tower's pool"
+                "`reads`, and vectors, slots and the like come from a tower's pool: not every pool has them"
             )
         return tensor
 

@@ -98,9 +98,7 @@ def evaluate(scores: Matrix, owner: Matrix, folds: Count | None = None) -> dict[
     Raises:
         ValueError: as `ranks`, or the pictures cannot be cut into so many equal folds.
     """
-    if folds is None:
-        return _table_row(*ranks(scores, owner))
-    owner = _check_owner(scores, owner)[0].cpu()
+    owner, folds = _check_owner(scores, owner)[0].cpu(), folds or 1
     if len(scores) % folds:
         raise ValueError(f"folds must divide the {len(scores)} pictures, got {folds}")
     return _mean_over_folds(scores, owner, torch.arange(len(scores)).view(folds, -1))

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from vsecore.embedding import Embedding, joined, unit
 from vsecore.pooling.basic import MeanPool
-from vsecore.pooling.set_pools import SetPool
+from vsecore.pooling.set_pools import ProjectedPool, SetPool
 from vsecore.registry import names_read
 from vsecore.similarity import Similarity
 
@@ -83,9 +83,9 @@ class VSE(nn.Module):
         return self._embedded(self.text_reasoner, self.text_pool, *self.text_encoder(tokens, mask))
 
     def _averages_projections(self) -> bool:
-        reasoners = (self.image_reasoner, self.shared)
-        averages = getattr(self.image_pool, "averages", False)
-        return averages and self.image_encoder.is_linear and reasoners == (None, None)
+        pool = self.image_pool.pool if type(self.image_pool) is ProjectedPool else self.image_pool
+        averages = type(pool) is MeanPool  # a subclass may read its elements in another way
+        return averages and self.image_encoder.is_linear and self.image_reasoner is None is self.shared
 
     def _embedded(
         self, reasoner: nn.Module | None, pool: nn.Module | None, elements: Tensor, mask: Tensor | None

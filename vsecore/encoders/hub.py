@@ -29,8 +29,12 @@ def build_model(
     """
     from transformers.utils import logging
 
-    with torch.device("meta"):
-        wanted = kind(config, **options)
+    try:
+        with torch.device("meta"):
+            wanted = kind(config, **options)
+    except Exception as error:  # of any kind: transformers trusts whatever the file says
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{folder / CONFIG} is damaged ({reason}): get the file again") from error
     weights, memory = sum(weight.numel() for weight in wanted.parameters()), psutil.virtual_memory().total
     if weights * 4 > memory:  # bytes in float32
         raise ValueError(

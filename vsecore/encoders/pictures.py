@@ -37,7 +37,7 @@ class CellEncoder(ImageEncoder):
     @property
     def is_linear(self) -> bool:
         """Whether it only projects: it has no backbone, and leaves nothing out."""
-        return self.backbone is None and not (self.drop and self.training)
+        return type(self) is CellEncoder and self.backbone is None and not (self.drop and self.training)
 
     def forward(self, pictures: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Encode features (B, N, F), or pixels (B, 3, H, W) if there is a backbone."""

@@ -65,7 +65,7 @@ class SetDiversity(Loss):
     reads = ("slots",)
 
     def forward(self, step: Step) -> Tensor:
-        return set_diversity(step.v.extra["slots"]) + set_diversity(step.t.extra["slots"])
+        return set_diversity(step.v.needed("slots")) + set_diversity(step.t.needed("slots"))
 
 
 class GramDiversity(Loss):
@@ -74,4 +74,4 @@ class GramDiversity(Loss):
     reads = ("slots",)
 
     def forward(self, step: Step) -> Tensor:
-        return gram_diversity(step.v.extra["slots"]) + gram_diversity(step.t.extra["slots"])
+        return gram_diversity(step.v.needed("slots")) + gram_diversity(step.t.needed("slots"))

@@ -104,7 +104,7 @@ class SoftContrastive(Loss):
     def forward(self, step: Step) -> Tensor:
         points, divergence = [], step.scores.new_zeros(())
         for side in (step.v, step.t):
-            mean, log_variance = side.needed("vectors"), side.extra["log_variance"]
+            mean, log_variance = side.needed("vectors"), side.needed("log_variance")
             points.append(sample_gaussians(mean, log_variance, self.samples))  # (rows, J, D)
             divergence = divergence - 0.5 * (1 + log_variance - mean.square() - log_variance.exp()).sum()
         matching = soft_contrastive(points[0], points[1], self.scale, self.shift, step.positives)

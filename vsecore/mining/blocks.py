@@ -11,8 +11,7 @@ from torch import Tensor
 from vsecore.mining.topk import TopK
 
 Score = Callable[[slice, slice], Tensor]
-"""Computes the scores of b pictures with c captions, (b, c) row after row; they may be overwritten, by the
-caller and by the next call in the same thread."""
+"""Computes the scores of b pictures with c captions, (b, c) row after row; the caller may overwrite them."""
 
 
 class Search:

@@ -39,8 +39,9 @@ class TopK:
         """
         anchors, columns = scores.shape[1 - dim], scores.shape[1]
         here = slice(first_anchor, first_anchor + anchors)
-        if float(self.floor[first_anchor]) == LOWEST:
-            self.floor[here] = torch.maximum(self.floor[here], _kth_at_least(scores, self.k, dim))
+        if float(self.floor[first_anchor]) == LOWEST and scores.shape[dim] >= self.k:
+            kth = largest(scores if dim else scores.T.contiguous(), self.k).amin(1)  # (a,)
+            self.floor[here] = torch.maximum(self.floor[here], kth)
         reached = scores >= self.floor[here].unsqueeze(dim)
         if reached.device.type == "cpu":  # in a third of torch's time, where little is true
             place = torch.from_numpy(np.flatnonzero(reached.numpy()))  # (n,)
@@ -97,22 +98,6 @@ class TopK:
         self.keys[here, self.k :] = EMPTY
         self.used[here] = self.used[here].clamp(max=self.k)
         self.floor[here] = torch.maximum(self.floor[here], scores_of(least))
-
-
-def _kth_at_least(scores: Tensor, k: int, dim: int) -> Tensor:
-    """Return a score that the k-th best item of each anchor reaches; not much less than the k-th best.
-
-    The items are dealt into groups, half as many again as k. The best of k groups are k items, so that the
-    k-th best of the groups' best is such a score; and there are fewer groups than items to select from.
-    """
-    items = scores.shape[dim]
-    if items < k:
-        return torch.full((scores.shape[1 - dim],), LOWEST, device=scores.device)
-    size = max(1, 2 * items // (3 * k))
-    groups = items // size
-    best = scores.narrow(dim, 0, groups * size).unflatten(dim, (size, groups)).amax(dim)
-    best = best if dim else best.T.contiguous()  # (a, groups)
-    return largest(best, k).amin(1).clamp(min=LOWEST)
 
 
 def largest(x: Tensor, k: int) -> Tensor:

@@ -1,7 +1,5 @@
 """Mining by the inner product of vectors."""
 
-import threading
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -69,14 +67,9 @@ def mine_offline_negatives(
         rows = min(len(v), ROWS)
         block = rows, BUDGET // (BYTES * rows)
     size = block if isinstance(block, tuple) else (block, block)
-    memory = threading.local()  # fresh memory for each block would cost time
 
     def score(pictures: slice, captions: slice) -> Tensor:
-        if not hasattr(memory, "numbers"):
-            memory.numbers = v.new_empty(min(size[0], len(v)) * min(size[1], len(t)))
-        some, others = v[pictures], t[captions]
-        out = memory.numbers[: len(some) * len(others)].view(len(some), len(others))
-        return torch.mm(some, others.T, out=out)  # (b, c)
+        return v[pictures] @ t[captions].T  # (b, c)
 
     with torch.autocast(v.device.type, enabled=False):  # else some products would be in half precision
         search = Search(score, check_owner(owner, len(v), len(t)), len(v), (texts, pictures), size, v.device)

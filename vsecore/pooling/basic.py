@@ -18,9 +18,6 @@ class MeanPool(nn.Module):
     Source: one of the simple poolers compared by Chen et al. 2021 (VSE-infinity).
     """
 
-    averages = True
-    """What it reads of the elements is their mean alone, see `VSE.encode_pictures`."""
-
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
         check_elements(x, mask)

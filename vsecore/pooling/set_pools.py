@@ -169,7 +169,6 @@ class ProjectedPool(nn.Module):
     def __init__(self, dim: Count, pool: Inner = "mean", batch_norm: bool = False) -> None:
         super().__init__()
         self.pool = INNER_POOLS[pool](dim)
-        self.averages = isinstance(self.pool, MeanPool)
         self.hidden = projection(dim, dim, bias=False)
         self.out = projection(dim, dim, bias=False)
         self.normalise = ElementNorm(dim) if batch_norm else None

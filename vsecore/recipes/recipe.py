@@ -208,11 +208,14 @@ class Recipe:
 
     @property
     def is_trained(self) -> bool:
-        """Whether both towers come from one model that was trained already, so that they can be compared."""
+        """Whether both towers come from one model that was trained already, and nothing else has weights."""
         image, text = self.image.encoder, self.text.encoder
         towers = (IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name])
         same = image.options.get("weights") == text.options.get("weights")
-        return same and all(tower.aligned for tower in towers)
+        pools = self.image.pool, self.text.pool
+        bare = pools == (Part("mean"), Part("mean")) and self.similarity == Part("cosine")
+        bare = bare and self.image.reasoner is self.text.reasoner is self.shared is None
+        return same and bare and all(tower.aligned for tower in towers)
 
     @property
     def learns_offline(self) -> bool:
