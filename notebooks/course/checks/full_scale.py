@@ -104,7 +104,7 @@ SHARE = {
     "Count the wrong captions that a picture meets in a batch of 1,024, and in a part of 64. Give "
     "three digits after the point.": equals(1 - 63 / 1023, 6e-4),
     "That is the share which they do compare.": like(63 / 1023, 1 / 16, tolerance=2e-3),
-    "Nearly: its own caption is no negative: leave it out of both counts.": like(1 - 1 / 16, tolerance=4e-4),
+    "Nearly: its own caption is no negative. Leave it out of both counts.": like(1 - 1 / 16, tolerance=4e-4),
     "That is in percent: answer with a number between 0 and 1.": 93.8,
 }
 

@@ -79,7 +79,9 @@ RULE = {
         lambda answer: isinstance(operator.index(answer(*alike())), int), wrong=[lambda S: float(adopt_k(S))]
     ),
     "Try a batch of 128 zeros: alignment 0, uniformity 1. What is 128 cos(1), rounded down, plus 1?": same(),
-    "Check the power 1.25, the sign in exp(−s), the floor.": same({"own": 0.3}, {"own": 0.2, "others": 0.3}),
+    "Check the power 1.25, the sign in exp(−s), and the floor.": same(
+        {"own": 0.3}, {"own": 0.2, "others": 0.3}
+    ),
     "In the uniformity the similarity of a pair itself counts as 0, and so it adds exp(0) = 1 to the sum. "
     "The mean is over all B × B places.": same(*({"seed": seed} for seed in range(8))),
     "Keep K between 1 and B − 1: the cosine can be negative, and one is added at the end.": same(

@@ -95,7 +95,7 @@ MERGE = {
     "`topk` returns places in the joined table. Look up which pictures stand there.": (
         lambda best, rows, scores, first: torch.cat([best, scores.T], 1).topk(best.shape[1], 1)
     ),
-    "You keep the best of this block alone: earlier blocks are lost.": lambda b, *rest: merge(b - inf, *rest),
+    "You keep the best of this block; earlier ones are lost.": lambda b, *rest: merge(b - inf, *rest),
     "Right. What is kept never grows, however many blocks there are.": passed,
 }
 

@@ -166,7 +166,7 @@ BALANCE = {
     "With W = 0 each level has half. The embedding level takes a softmax over the elements, in each "
     "dimension by itself.": same(counts=[6, 6], scale=0.0),
     "Each level has one logit: its product with W. Their softmax gives the parts.": same(counts=[6, 6]),
-    "With padding: it gets a share in the embedding level's softmax. Hide it first.": same(counts=[6, 3, 1]),
+    "Padding gets a share in the embedding level's softmax: hide it first.": same(counts=[6, 3, 1]),
     "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
     "Zero times NaN is NaN.": same(*({"filler": filler} for filler in (7.0, nan, inf)), counts=[6, 3, 1]),
     no_gradient_at("W"): gradient(of=3, counts=[6, 2]),

@@ -36,7 +36,7 @@ HEADS = {
         counts=[5, 5], sharpness=0.0
     ),
     "A head's logits are tanh(x W1) W2. Their softmax over the elements weighs x.": same(counts=[5, 5]),
-    "With padding: it must have no weight, and the real weights must add up to 1.": same(counts=[5, 3, 1]),
+    "Padding must have no weight, and the real weights must add up to 1.": same(counts=[5, 3, 1]),
     "Padding may hold anything, also infinity and NaN. Zero times NaN is NaN: clear the padding first.": same(
         *({"filler": filler} for filler in (7.0, nan, inf)), counts=[5, 3, 1]
     ),
