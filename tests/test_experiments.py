@@ -39,7 +39,7 @@ from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import System, only_recipe, title_of
 from vsecore.experiments.measures import PAIRS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
-from vsecore.experiments.references import BASELINE, ORACLE, on_truth, record_references, truth_of
+from vsecore.experiments.references import BASELINE, ORACLE, alike, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
 from vsecore.experiments.scales import FOR_COLLECTION, FOR_SMALL, changes_of
 from vsecore.losses import adopt_k
@@ -527,7 +527,10 @@ def test_features_made_on_another_processor_need_no_second_training(tmp_path, mo
         monkeypatch.setattr(Dataset, "fingerprint", lambda data, own=last_digits: own)
         in_a_lesson("2ad_parts", small_data, seeds=[0], arms=["all"], folder=tmp_path)
     assert len(trainings) == 1 and len(records.find(tmp_path, name=BASELINE)) == 2
-    first = records.find(tmp_path, name=BASELINE)[0]
+    first, other = records.find(tmp_path, name=BASELINE)
+    assert alike([first, other]) == {"there": "here"}
+    for unlike in ({"layout": "of other captions"}, {"network": "another"}, {"feature_dim": 9}):
+        assert not alike([first, replace(other, data=other.data | unlike)])
     unlike = {"metrics": first.metrics | {"i2t_r1": 5.0}, "data": first.data | {"fingerprint": "unlike"}}
     records.write(replace(first, **unlike), tmp_path)
     monkeypatch.setattr(Dataset, "fingerprint", lambda data: "unlike")

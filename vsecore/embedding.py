@@ -44,7 +44,7 @@ class Embedding:
         raise ValueError("the embedding holds nothing")
 
     def needed(self, name: str) -> Tensor:
-        """Return the vectors, (B, D) or (B, K, D), the elements, (B, N, D), or what `extra` calls so."""
+        """Return the vectors, (B, D) or (B, K, D), the elements, (B, N, D), or a name in `extra`."""
         tensor = {**self.extra, "vectors": self.vectors, "elements": self.elements}.get(name)
         if tensor is None:
             raise ValueError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from vsecore.embedding import Embedding, joined, unit
+from vsecore.masking import check_elements
 from vsecore.pooling.basic import MeanPool
 from vsecore.pooling.set_pools import ProjectedPool, SetPool
 from vsecore.registry import names_read
@@ -72,9 +73,11 @@ class VSE(nn.Module):
         """Embed pictures: features (B, N, F) with their mask (B, N), or pixels (B, 3, H, W).
 
         `read` is what will be read of the result, as in `forward`. The mean of projected cells is the
-        projection of their mean, an N-th of the work: so it is computed where no element is read.
+        projection of their mean, an N-th of the work: so it is computed where no element is read, and
+        `elements` is then that mean, (B, 1, D).
         """
         if read is not None and "elements" not in read and self._averages_projections():
+            check_elements(pictures, mask, cast(int, self.image_encoder.feature_dim), "pictures")
             pictures, mask = MeanPool()(pictures, mask)[:, None], None  # (B, 1, F)
         return self._embedded(self.image_reasoner, self.image_pool, *self.image_encoder(pictures, mask))
 

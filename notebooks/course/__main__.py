@@ -107,7 +107,9 @@ def learner(
     out: Annotated[Path | None, Option(help="Where the copies go. [default: build/learner]")] = None,
     solutions: Annotated[bool, Option(help="Fold a solution beneath each exercise, or none.")] = True,
     force: Annotated[bool, Option("--force", help="Overwrite also what somebody has worked in.")] = False,
-    package: Annotated[bool, Option("--package", help="Add the library, as a wheel, and records.")] = False,
+    package: Annotated[
+        bool, Option("--package", help="Add the library as a wheel, `course`, and records.")
+    ] = False,
     otter: Annotated[bool, Option("--otter", help="Write assignments for otter-grader instead.")] = False,
 ) -> None:
     """Write copies of the notebooks to work in: the parts that a learner writes are cut out.
@@ -146,7 +148,9 @@ def learner(
 
 
 @app.command()
-def lab(notebook: Annotated[Path | None, Argument(help="[default: first of build/learner]")] = None) -> None:
+def lab(
+    notebook: Annotated[Path | None, Argument(help="Which. [default: first of build/learner]")] = None,
+) -> None:
     """Open your copies of the notebooks in JupyterLab."""
     from course.lab import open_lab
 

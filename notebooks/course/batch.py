@@ -43,7 +43,8 @@ def notebooks(names: Iterable[str] = (), files: str = "[0-9][0-9]_*.ipynb") -> l
     for name in names:
         fitting = [path for path in paths if path.stem.startswith(name)]
         if not fitting:
-            raise ValueError(f"no notebook begins with {name!r}: {', '.join(path.stem for path in paths)}")
+            known = ", ".join(path.stem for path in paths)
+            raise ValueError(f"no notebook begins with {name!r}; there are {known}")
         chosen.extend(fitting)
     return sorted(set(chosen)) if chosen else paths
 

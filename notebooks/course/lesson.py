@@ -184,7 +184,7 @@ def begin(
             raise FileNotFoundError(f"data_root is {data_root!r}: there is no such folder")
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
-        print(f"The text and its recorded trainings speak of drawn scenes; the cells show {data}.")
+        print(f"The text and the recorded trainings are about drawn scenes; the cells show {data}.")
     if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
         torch.set_num_threads(1)
     torch.manual_seed(seed)

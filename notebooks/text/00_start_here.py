@@ -72,7 +72,9 @@ print("pictures", tuple(index.shape))
 
 # %%
 def search(sentence: str, k: int = 5) -> list[int]:
-    tokens, mask = tokenizer.encode([sentence])  # (1, L) each: words as numbers, which are real
+    tokens, mask = tokenizer.encode(
+        [sentence]
+    )  # (1, L) each: words as numbers; which places hold one
     with torch.no_grad():
         query = model.encode_captions(tokens, mask).vectors  # (1, D)
     return cosine(index, query)[:, 0].topk(k).indices.tolist()  # the k nearest of (Ni,)
@@ -213,7 +215,9 @@ plots.show(
 # read word by word, the pool is the mean, and the loss is called *InfoNCE*: for each *batch*, here 128 pictures with a caption each, it
 # asks which caption belongs to which picture. With each batch the training takes one step: it changes the networks a little, so that the
 # loss becomes smaller. You need not understand the details yet, because later notebooks build each part. The engine above learned from all
-# training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of every step. (A line `lesson.finding(…)` checks that what the text says also holds in your run. You can skip it; if you have changed a setting, it may stop the cell with a message that says so.)
+# training pictures three times (three *epochs*); yours takes one, to save time. While it trains, we write down the loss of every step.
+# (A line `lesson.finding(…)` checks that what the text says also holds in your run. You can skip it; if you have changed the code above,
+# it may stop the cell and say what no longer holds.)
 
 # %%
 recipe = FIRST_RECIPE.override({"training.epochs": epochs})

@@ -378,8 +378,8 @@ def things_of(kind, split):  # -> the vectors, their answers, and whose picture 
             across, down = np.minimum(middle // 16, 6).astype(int)  # its cell
             spot = 1 + own if kind == "regions" else 7 * down + across
             here = np.array([*scenes.CATALOGUE]) == answers["here"]  # (kinds,)
-            told = {"the place alone": place, "place and thing here": np.append(place, here)}
-            vector = told[kind] if kind in told else features[number, spot]
+            given = {"the place alone": place, "place and thing here": np.append(place, here)}
+            vector = given[kind] if kind in given else features[number, spot]
             found.append((vector, answers, number))
     vectors, answers, numbers = zip(*found, strict=True)
     told = {name: np.array([one[name] for one in answers]) for name in answers[0]}
@@ -423,9 +423,12 @@ if accuracy:
     for kind in datasets:
         lesson.finding(f"{kind} know the thing at their own place", shares[kind, "here"] > 90)
         lesson.finding(f"{kind} hardly know the farthest thing", shares[kind, "farthest"] < 18)
-    gains = [shares["patches", "farthest"] - shares[name, "farthest"] for name in without]
-    lesson.finding("patches are a little above the place alone", 0 < gains[0] < 10)
+    best = max(shares[kind, "farthest"] for kind in datasets)
+    gains = [best - shares[name, "farthest"] for name in without]
+    lesson.finding("the best are a little above the place alone", 0 < gains[0] < 10)
     lesson.finding("they are no better than place and thing", -4 < gains[1] < 2.5)
+    alike = np.mean(told["here"] == told["farthest"])
+    lesson.finding("one time in eight the farthest is of the same kind", 0.1 < alike < 0.15)
 
 # %% [markdown]
 # ````{solution} ex-02-far
@@ -436,7 +439,7 @@ if accuracy:
 # ````
 #
 # **What came out.** All three kinds of vectors know which thing is at their own place. About the farthest thing they know little more than
-# the name of the place gives away, even the patches, which have seen it. And that little need not come from afar: one time in eight the farthest thing is of the same kind as the thing here. A probe that is told the place and the thing here does as well as any of them.
+# the name of the place gives away, even the patches, which have seen it. And that little need not come from afar: one time in eight the farthest thing is of the same kind as the thing here. A probe that is told only the place and the thing here does as well as any of them.
 #
 # **What it means.** These networks were trained to say what is in each cell. A vector carries what it was trained to carry, not all that
 # it could see.

@@ -436,7 +436,7 @@ draw.ticked(train.captions[alike], lesson.pictures("train", shown), right[alike]
 
 # %% [markdown]
 # A frame and a tick mark the pictures of which the caption is true. We picked this example, so how common is it? We count how many of the
-# hardest $k$ are true, of the captions mined for pictures and of the pictures mined for captions.
+# hardest $k$ are true, among the captions mined for pictures and among the pictures mined for captions.
 
 
 # %%

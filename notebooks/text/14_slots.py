@@ -286,7 +286,7 @@ for low in (-torch.inf, -1e9):
 # ```{exercise} Break it
 # :label: ex-14-break
 #
-# Minus infinity gives 0/0, so let padding have the logit -1e9 before the softmax over slots, and all words equal logits. Then comes equation 3. What part of a slot's
+# Minus infinity gives 0/0, so let padding have the logit -1e9 before the softmax over slots, and let all words have equal logits. Then comes equation 3. What part of a slot's
 # weight lies on the padding?
 # ```
 
@@ -630,7 +630,7 @@ lesson.outcome(
 # the credit.
 #
 # **Recall or mAP@R?** PVSE and PCME end 7 points of rsum below DivE, but reach 28 and 31 % mAP@R to text, DivE
-# 20. PVSE's margin is half of DivE's; with DivE's, PVSE falls to 19 % (three seeds); PCME has none. With half of its
+# 20. PVSE's margin is half of DivE's; with DivE's, PVSE falls to 19 % (three seeds); PCME has no margin. With half of its
 # margin, VSE++ goes from 15.5 to 18.6 %, and with a quarter to 22.1, at a cost of 2 and 4 points of rsum. The hardest
 # negative may be a true caption, which a small margin pushes away less.
 #

@@ -99,9 +99,9 @@ course.numbers({"2AD above the first row": whole, "VSE++ on regions above it": r
 # | measures | rsum, and mAP@R on the exact truth, once, on the test split |
 #
 # As in [Learning to rank](04_learning_to_rank.ipynb), one system is better than another if the 95 % interval of the mean difference, seed by
-# seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Parameters, time, batches, optimizer and the ensembles' features stay
-# unequal, and one setting: in training, 2AD leaves out a fifth of the regions and words (as published, so do VSE∞ and DivE, but not here), PCME a tenth of the words.
-# So we also trained *2AD on whole input*.
+# seed, excludes 0 and the mean exceeds 1 % of the rsum, about 5 points. Parameters, time, batches, optimizer and the ensembles' features stay unequal, and so
+# does a setting: in training, 2AD leaves out a fifth of the regions and words, PCME a tenth of the words. (As published, VSE∞ and DivE do so too.) So we also trained
+# *2AD on whole input*.
 #
 # Why does each system have its own learning rate? Because one rate for all is *not* the same for all. Here are four systems at the rates
 # tried:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -157,9 +158,15 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
     at = "" if data in experiments.WORLDS else data
     named = experiments.collection_of(options.open_dataset(data, "grid").name if at else data)
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    experiments.train_missing(
-        works, named, options.open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
-    )
+    try:
+        experiments.train_missing(
+            works, named, options.open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
+        )
+    except BrokenProcessPool:
+        raise OSError(
+            "the process of a training was killed, perhaps for want of memory: close other programs and "
+            "start again; what is recorded is kept"
+        ) from None
 
 
 def compare(

@@ -43,7 +43,7 @@ def join(folders: Sequence[str | Path], out: str | Path, cells: bool = False) ->
     meta = Meta.of(
         firsts,
         dataset=as_dataset_name(datasets[0].name),
-        backbone=("" if cells else "means of ") + " + ".join(networks),
+        backbone=" + ".join(networks),
         kind="grid",
         dtype="float16",
         elements=grids[0][1] if cells else 1,

@@ -101,6 +101,12 @@ def study(arms: Arms, data: str, features: FeatureKind | None, scale: Scale, fol
     entries = [entry for place in places for entry in records.find(place, data=world)]
     if same := alike(entries):
         entries = [replace(entry, data=on_every_processor(entry.data, same)) for entry in entries]
+        # Of a training that two processors recorded the first counts, as for the one that runs experiments.
+        firsts = {
+            (one.name, one.config_hash, one.seed, tuning.DIVERGED in one.metrics, repr(_origin(one))): one
+            for one in reversed(entries)
+        }
+        entries = [*reversed(firsts.values())]
     found = _read(wanted, world, features, scale, entries)
     shared = _shared(found[1])
     if all(_has(entry, shared) for entry in found[1]):

@@ -11,7 +11,6 @@ import statistics
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -210,11 +209,6 @@ def train_missing(
                 name, arm, _ = at_work.pop(ended)
                 try:
                     ended.result()
-                except BrokenProcessPool:
-                    raise OSError(
-                        "the process of a training was killed, perhaps for want of memory: close other "
-                        "programs and start again; what is recorded is kept"
-                    ) from None
                 except (ValueError, OSError, FloatingPointError) as error:  # the others can be trained
                     log(f"{arm} of {name} is left: {error}")
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from vsecore import records, scenes
 from vsecore.baselines import ridge_scores
 from vsecore.data.offline_negatives import OfflineNegatives
-from vsecore.data.splits import Dataset, Split
+from vsecore.data.splits import Dataset, Split, captions_sha256, lines_sha256
 from vsecore.evaluation import evaluate, map_at_r
 from vsecore.experiments.scales import WORLDS, on_every_processor
 from vsecore.mining import mine
@@ -105,10 +105,11 @@ def shares_true(negatives: OfflineNegatives, truth: Tensor) -> dict[str, float]:
 
 
 def alike(entries: Iterable[Record]) -> dict[str, str]:
-    """Return the fingerprints of features that are others' but for their last digits, with those others'.
+    """Map fingerprints of features to the one that stands for all that differ from it in last digits only.
 
     What a network makes of a picture differs a little from one processor to another. Features of the same
-    kind and width are taken for the same if the linear baseline has the same recalls on both, within `CLOSE`.
+    kind, width and, if both records say it, network and layout are taken for the same if the linear baseline
+    has the same recalls on both, within `CLOSE`.
     """
     found, firsts = dict[str, str](), dict[str, Record]()
     baselines = [entry for entry in entries if entry.name == BASELINE and {*RECALLS} <= entry.metrics.keys()]
@@ -117,7 +118,7 @@ def alike(entries: Iterable[Record]) -> dict[str, str]:
         same = (
             first
             for first, other in firsts.items()
-            if entry.data | {"fingerprint": first} == other.data
+            if all(entry.data.get(key, x) == x for key, x in other.data.items() if key != "fingerprint")
             and all(abs(entry.metrics[recall] - other.metrics[recall]) <= CLOSE for recall in RECALLS)
         )
         if first := next(same, ""):
@@ -135,6 +136,8 @@ def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -
         "feature_kind": data.feature_kind,
         "feature_dim": data.feature_dim,
     }
+    if data.name not in WORLDS:
+        described |= {"network": data.network, "layout": _layout(data)}
     found = on_every_processor(described)
     known = {entry.name for entry in records.find(folder) if on_every_processor(entry.data) == found}
     wanted: dict[str, tuple[Callable[[Dataset], dict[str, float]], str]] = {}
@@ -148,6 +151,12 @@ def record_references(data: Dataset, folder: Path, log: Callable[[str], None]) -
         entry = untrained(name, described, note, data.test, partial(measure, data))
         records.write(entry, folder)
         log(f"{name}, {data.feature_kind} features: rsum {entry.metrics['rsum']:.1f}")
+
+
+def _layout(data: Dataset) -> str:
+    """Return a digest of what is the same on every processor: pictures, elements and captions."""
+    splits = (data.train, data.dev, data.test)
+    return lines_sha256(f"{split.pictures.shape} {captions_sha256(split)}" for split in splits)
 
 
 def untrained(

@@ -116,6 +116,8 @@ def run(
         first, *others = [runner.opened(system.features).test for system in several]
         if not all(first.shows_the_same(other) for other in others):  # their similarities are averaged
             raise ValueError(f"arm {arm!r} needs the same test captions of all features, in the same order")
+    if chosen.folder.is_dir():
+        runner.alike = alike(records.find(chosen.folder, name=BASELINE))
     if chosen.dry_run or chosen.scale == "paper":
         runner.announce(systems, seeds)
     if chosen.dry_run:
@@ -123,7 +125,7 @@ def run(
     chosen.folder.mkdir(parents=True, exist_ok=True)  # so that a bad path fails now, not after hours
     for kind in dict.fromkeys(system.features for several in systems.values() for system in several):
         record_references(runner.opened(kind), chosen.folder, log)
-    runner.alike = alike(records.find(chosen.folder, name=BASELINE))
+    runner.alike = alike(records.find(chosen.folder, name=BASELINE))  # with what was just measured
     before = None
     while True:
         planned = _shared(
@@ -218,13 +220,13 @@ class _Runner:
         for arm in {*self.settings.arms} - {*able}:
             lack = "their truth is unknown" if experiment.arms[arm].only_false else "they lack features"
             raise ValueError(f"arm {arm!r} cannot be trained on data {data!r}: {lack}")
-        alike: dict[Any, str] = {}  # arms may differ only in what suits small trainings, see `FOR_SMALL`
+        first_with: dict[Any, str] = {}  # arms may differ only in what suits small trainings, see `FOR_SMALL`
         for arm in able:
             one = experiment.arms[arm]
             borrowed = one.at_rate_of if self.settings.scale == "fair" else ""
             systems = experiment.systems(arm, self.features)
-            alike.setdefault((*systems, one.mined_by, one.only_false, borrowed), arm)
-        wanted = self.settings.arms or list(alike.values())
+            first_with.setdefault((*systems, one.mined_by, one.only_false, borrowed), arm)
+        wanted = self.settings.arms or list(first_with.values())
         lacking = {arm: why for arm in wanted if (why := self._lacks_boxes(arm))}
         for arm, why in lacking.items():
             if self.settings.arms or len(lacking) == len(wanted):

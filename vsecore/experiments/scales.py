@@ -23,7 +23,7 @@ ONE_KIND: dict[str, FeatureKind] = {"flickr8k": "grid"}
 
 
 def on_every_processor(data: Mapping[str, Any], alike: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a record's entry for the data without a fingerprint's last digits, which are a processor's.
+    """Return a record's entry for the data, the same whichever processor made the features.
 
     That of scenes is left out; that of other features is replaced by the one that stands for it in `alike`,
     see `references.alike`.

@@ -208,7 +208,10 @@ class Recipe:
 
     @property
     def is_trained(self) -> bool:
-        """Whether both towers come from one model that was trained already, and nothing else has weights."""
+        """Whether both towers come from one trained model, whose vectors are compared as they are.
+
+        That is the mean of what each returns, by its cosine: whatever else stood between them would be new.
+        """
         image, text = self.image.encoder, self.text.encoder
         towers = (IMAGE_ENCODERS[image.name], TEXT_ENCODERS[text.name])
         same = image.options.get("weights") == text.options.get("weights")

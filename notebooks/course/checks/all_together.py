@@ -36,7 +36,7 @@ COMBINE = {
     "AdPool belongs in both towers: the fields are `image.pool` and `text.pool`.": same(by=1),
     "`losses` should be AdOpt alone, in place of the triplet loss.": same(by=2),
     "The encoders, the similarity and the training stay as they are.": same(by=3),
-    "That is VSE++ as it was: `override` changes nothing, it returns a new recipe.": lambda recipe: recipe,
+    "That is VSE++ as it was: `override` returns a new recipe. Return that one.": lambda recipe: recipe,
     "Right. A system is a row of choices, and so is this one.": passed,
 }
 

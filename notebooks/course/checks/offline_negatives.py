@@ -125,8 +125,8 @@ def has_own(texts, owner):
 
 MINE = {
     "Return captions for each picture, (Ni, texts), and pictures for each caption, (Nc, pictures).": shape(),
-    "In one block: are the captions the hardest of each picture, hardest first, none of its own? Hide these "
-    "before you look for the largest.": same(by=0),
+    "In one block: are the captions the hardest of each picture, hardest first, none of its own? Hide its "
+    "own before you look for the largest.": same(by=0),
     "The captions are right. Now the pictures: the running best starts at minus infinity, and each block is "
     "merged into it.": same(by=1),
     "One block is right. In several, the rows of a block are complete, but its columns see only some of the "

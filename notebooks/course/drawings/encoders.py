@@ -63,8 +63,8 @@ def moved(pixels: np.ndarray, heats: Mapping[str, np.ndarray], frames: Mapping[s
 
 @plots.shown("""Accuracy of linear probes with intervals, a row each for cells, regions, patches, the place
     alone, and the place with the thing here. The kind of the thing here is read nearly always from all three;
-    that of the farthest thing hardly more often than from the place, no more often than from place and
-    thing.""")
+    that of the farthest thing hardly more often than from the place, and no more often than from place
+    and thing.""")
 def probes(found: Mapping[tuple[str, str], plots.Span], kinds: Sequence[str], asked: Sequence[str]) -> Figure:
     """Draw the accuracy of each probe with its interval: a row for each kind, a colour for each question."""
     figure, axes = plt.subplots(figsize=(6.2, 2.7))
