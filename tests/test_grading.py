@@ -171,7 +171,7 @@ def test_homework_names_what_counts(tmp_path):
         ({"out": Path("class")}, "out"),
         ({"folder": Path("empty")}, "folder"),
         ({"folder": Path("links")}, "folder"),
-        ({"folder": Path("broken")}, r"a\.ipynb.*no notebook"),
+        ({"folder": Path("broken")}, r"a\.ipynb.*not a notebook"),
         ({"folder": Path("other")}, "holds no exercise"),
         ({"folder": Path()}, "both"),
     ],
