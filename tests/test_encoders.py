@@ -115,6 +115,9 @@ def test_both_readings_agree_with_a_packed_network(counts):
     )
     one, other = (torch.autograd.grad(total(x, mask), encoder.embedding.weight) for x in (elements, wanted))
     torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    wide = BiGRUEncoder(WORDS, 8, 3 * DIM, states=DIM).double()
+    wide.load_state_dict(encoder.state_dict(), strict=False)
+    torch.testing.assert_close(wide(tokens, mask)[0][mask], wide.project(wanted)[mask])
 
 
 @pytest.mark.parametrize("lengths", [None, [3, 9, 1, 4, 9, 2], [2, 7, 7]])

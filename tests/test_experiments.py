@@ -140,6 +140,8 @@ def test_arms_are_systems_that_differ_in_nothing_but_what_the_experiment_is_abou
                 changed["epochs"] = of_arm.times_as_long * SMALL["training.epochs"]
                 assert system.recipe.training == replace(first.training, **changed)
                 assert system.recipe.dim == of_arm.times_as_wide * SMALL["dim"]
+                states = SMALL["dim"] if of_arm.times_as_wide > 1 else None
+                assert system.recipe.text.encoder.options.get("states") == states
                 assert system.recipe.training.learning_rate == SMALL["training.learning_rate"]
                 assert system.recipe.image.encoder.name == system.system.features
                 if not of_arm.members:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from vsecore.arguments import Count, checked
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.base import TextEncoder, Tokens, WordMask
+from vsecore.normalisation import projection
 from vsecore.recurrence import read
 
 
@@ -58,7 +59,9 @@ class GRUEncoder(WordEncoder):
 
     Args:
         vocabulary_size, word_dim, vectors: as for `WordEncoder`.
-        dim: width D of the joint space and of the state, in each direction.
+        dim: width D of the joint space.
+        states: width of the state, in each direction; a linear layer then brings words to the joint width.
+            None: D, without that layer.
 
     Source: Faghri et al. 2018 (VSE++), section 3.1; so do Li et al. 2019 (VSRN), section 3.4.
     """
@@ -69,11 +72,17 @@ class GRUEncoder(WordEncoder):
 
     @checked
     def __init__(
-        self, vocabulary_size: Count, word_dim: Count = 300, dim: Count = 1024, vectors: Tensor | None = None
+        self,
+        vocabulary_size: Count,
+        word_dim: Count = 300,
+        dim: Count = 1024,
+        vectors: Tensor | None = None,
+        states: Count | None = None,
     ) -> None:
         super().__init__(vocabulary_size, word_dim, vectors)
         for name in self.networks:
-            self.add_module(name, nn.GRU(word_dim, dim, batch_first=True))
+            self.add_module(name, nn.GRU(word_dim, states or dim, batch_first=True))
+        self.project = nn.Identity() if states is None else projection(states, dim)
 
     @checked
     def forward(self, tokens: Tokens, mask: WordMask = None) -> tuple[Tensor, Tensor | None]:
@@ -81,7 +90,7 @@ class GRUEncoder(WordEncoder):
         if mask is not None and mask.device.type == "cpu" and bool((mask[:, 1:] & ~mask[:, :-1]).any()):
             raise ValueError("mask has padding before a word: a recurrent network wants the words first")
         networks = (getattr(self, name) for name in self.networks)
-        return read(self.embedding(tokens), mask, *networks), mask  # (C, L, D)
+        return self.project(read(self.embedding(tokens), mask, *networks)), mask  # (C, L, D)
 
 
 class BiGRUEncoder(GRUEncoder):

@@ -44,7 +44,7 @@ class Arm(Strict):
     mined_by: str = ""
     """The arm, one system, whose model of the same seed mines its offline negatives."""
     times_as_wide: int = 1
-    """The width of its joint space, as a multiple of that of the others."""
+    """The width of its joint space, as a multiple of that of the others; its GRU keeps their width."""
     times_as_long: int = 1
     """Its number of epochs, as a multiple of that of the others, where these are too few for it to level off;
     at the paper's scale, all are trained as long as the paper says."""
@@ -79,7 +79,9 @@ class System:
         """Return the changes to its recipes, from those that all systems of the experiment share."""
         own = dict(shared)
         if self.times_as_wide > 1:
-            own["dim"] = self.times_as_wide * int(shared.get("dim") or get(self.recipes[0]).dim)
+            dim = int(shared.get("dim") or get(self.recipes[0]).dim)
+            # A recurrent network as wide would take the square of that in computation.
+            own |= {"dim": self.times_as_wide * dim, "text.encoder.states": dim}
         if self.times_as_long > 1:
             epochs = shared.get("training.epochs") or get(self.recipes[0]).training.epochs
             own["training.epochs"] = self.times_as_long * int(epochs)

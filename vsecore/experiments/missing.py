@@ -93,7 +93,7 @@ def survey(
         """Return the seconds that it would have taken at the usual length and width."""
         shared, config = changes_of("fair", entry.data["name"]), entry.config
         length = shared["training.epochs"] / config["training"]["epochs"]
-        return float(entry.seconds * length * (shared["dim"] / config["dim"]) ** 2)
+        return float(entry.seconds * length * (shared["dim"] / config["dim"]))
 
     def seconds_of(recipe: str, name: str) -> float:
         """Take as long as the quickest of the recipe, else of its base recipe, else the median of all.
@@ -111,7 +111,7 @@ def survey(
     def lacks_of(name: str, arm: str) -> Trainings:
         experiment = get_experiment(name)
         longer = {  # than usual; what mines for it is not
-            recipe: one.times_as_long * one.times_as_wide**2
+            recipe: one.times_as_long * one.times_as_wide
             for one in experiment.systems(arm, experiment.features_on(data))
             for recipe in one.recipes
         }
