@@ -219,11 +219,6 @@ def test_bad_input_is_told_in_a_sentence(arguments, words, monkeypatch, tmp_path
     assert not list(tmp_path.iterdir()), "something half-written was left"
 
 
-def test_a_run_on_photographs_is_not_exported(trained_once, monkeypatch, tmp_path, complaint):
-    monkeypatch.setattr("vsecore.scenes.load", lambda **_: 1 / 0)  # for which scenes need not be drawn
-    assert "was trained on" in complaint("export", trained_once, "--to", tmp_path)
-
-
 def test_baselines_are_printed_and_recorded(features, tmp_path):
     said = run("baselines", "--data", features, "--record", tmp_path)
     found = {entry.name: entry.metrics["rsum"] for entry in records.find(tmp_path)}

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from playwright.sync_api import expect
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from course import __main__ as commands
 from course.explainer import film, laying, trained
 from course.explainer.laying import explain, lay_explainer
+from course.explainer.twins import packed, parts_of
 from coursebook.browser import open_page
-from vsecore import cli, scenes
-from vsecore.export import packed, parts_of
+from vsecore import scenes
 from vsecore.recipes import get
 from vsecore.scoring import encode
 from vsecore.training import fit
@@ -196,8 +198,8 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder, page, tmp_path, monkey
         scenes.load(train=200, dev=20, test=20),
         folder=tmp_path / "my run",
     )
-    arguments = ["export", str(tmp_path / "my run"), "--to", str(folder / "explainer")]
-    done = CliRunner().invoke(cli.app, arguments)
+    arguments = ["explain", str(tmp_path / "my run"), "--to", str(folder / "explainer")]
+    done = CliRunner().invoke(commands.app, arguments)
     assert done.exit_code == 0, done.output
     assert "?run=run-my-run" in done.output
     assert page.context.browser is not None
@@ -219,6 +221,8 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder, page, tmp_path, monkey
     monkeypatch.setattr(laying.paths, "is_checkout", lambda: False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.nn.Module, "cpu", lambda model: None if model is run.model else model)
+    with pytest.raises(ValueError, match="pictures of scenes"):
+        explain(replace(run, data=run.data | {"name": "flickr8k"}))
     frame = explain(run, "my own", height=500)
     assert frame.height == 500
     with urllib.request.urlopen(frame.src) as answer:

@@ -87,6 +87,24 @@ def slides(
 
 
 @app.command()
+def explain(
+    run: Annotated[Path, Argument(help="The folder of a run on scenes.")],
+    to: Annotated[Path, Option(help="The explainer's folder.")] = paths.ROOT / "book/_build/html/explainer",
+    name: Annotated[str, Option(help="What its button says. [default: the run folder's name]")] = "",
+) -> None:
+    """Show a run beside the course's systems in the book's explainer, which reads what this writes."""
+    from course.explainer import laying, twins
+    from vsecore.training import load_run
+
+    page = to.resolve() / "index.html"
+    if not page.is_file():
+        raise ValueError(f"{to} holds no explainer: build the book (make book), or name its folder with --to")
+    name = name or run.resolve().name
+    path = twins.write_script(to, twins.script_name(name), laying.own(load_run(run), name))
+    typer.echo(f"open {page.as_uri()}?run={path.stem}")
+
+
+@app.command()
 def refresh(
     notebooks: Names = None,
     results: Annotated[bool, Option("--results", help="Only words, and what draws from records.")] = False,

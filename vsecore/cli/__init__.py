@@ -28,7 +28,6 @@ for function in (
     runs.train,
     evaluation.evaluate,
     runs.mine,
-    scenes.export,
     experiments.baselines,
     experiments.experiment,
     experiments.compare,

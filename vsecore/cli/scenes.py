@@ -1,10 +1,8 @@
-"""`vse scenes pretrain` and `vse export`: the networks of the embedded world, and its explainer."""
-
-from pathlib import Path
+"""`vse scenes pretrain`: the networks of the embedded world."""
 
 import typer
 
-from vsecore.cli.options import Folder, Seed, command, open_run
+from vsecore.cli.options import Folder, Seed, command
 
 app = typer.Typer(no_args_is_help=True, help="The networks of the embedded world.")
 
@@ -39,26 +37,3 @@ def scenes_pretrain(kind: str, *, seed: Seed = 0, record: Folder | None = None) 
             "kind, colour, size and facing; weights sha256 " + digest_of(weights_file(kind)).hex(),
         )
         typer.echo(f"record: {records.write(entry, record)}")
-
-
-def export(run: Path, *, to: Folder = Path("explainer"), name: str = "") -> None:
-    """Write a run as a script for the book's explainer, which then shows it beside the course's systems.
-
-    Options:
-        run: The folder of a run on scenes.
-        to: The explainer's folder, such as book/_build/html/explainer.
-        name: What its button says. [default: the run folder's name]
-    """
-    from vsecore.experiments import WORLDS
-    from vsecore.export import exported, script_name, write_script
-    from vsecore.training.identity import read_identity
-
-    trained_on = read_identity(run)["data"]["name"]
-    if trained_on not in WORLDS:  # before scenes are drawn, whose features it may not even read
-        raise ValueError(f"{run} was trained on {trained_on}: the explainer shows pictures of scenes")
-    opened, dataset = open_run(run, "scenes")
-    told = name or run.resolve().name
-    content = exported(opened.model, opened.recipe, opened.tokenizer, dataset.test, told)
-    to.mkdir(parents=True, exist_ok=True)
-    path = write_script(to, script_name(told), content)
-    typer.echo(f"wrote {path}; open the explainer's page with ?run={path.stem} at the end of its address")

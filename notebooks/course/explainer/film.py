@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from course.explainer import trained
+from course.explainer.twins import packed
 from vsecore import records
 from vsecore.data.files import write_whole
 from vsecore.data.splits import Split
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import unit
 from vsecore.experiments.watching import observe_losses
-from vsecore.export import packed
 from vsecore.losses import negatives_kept
 from vsecore.scoring import encode
 from vsecore.training import Event, evaluate_split, fit

@@ -22,9 +22,10 @@ from PIL import Image
 
 from course.engine import FIRST_RECIPE, first_engine
 from course.explainer import film, trained
+from course.explainer.twins import exported, index, packed, script_name, write_script
 from vsecore import paths, records, scenes
 from vsecore.data.splits import FeatureKind, Split
-from vsecore.export import exported, index, packed, script_name, write_script
+from vsecore.experiments import WORLDS
 from vsecore.scenes import grammar
 from vsecore.scenes.build import boxes_of
 from vsecore.scenes.facts import SIDE
@@ -100,21 +101,26 @@ def lay_explainer(folder: Path, names: Sequence[str] = tuple(trained.SYSTEMS)) -
 def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
     """Open a run of your own, from `fit` or `lesson.trained`, in the explainer; `name` is on its button.
 
-    Python serves the page on this machine: where notebooks run on another one, take `vse export` instead.
+    Python serves the page on this machine: where notebooks run on another one, take
+    `python -m course explain` instead.
 
     Raises:
         ValueError: a part of the system has no JavaScript twin, or it was trained on photographs.
     """
-    recipe = run.recipe
-    if run.data["name"] != "scenes":
-        raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
-    test = scenes.load(train=1, dev=1, features=recipe.features).test
-    content = exported(copy.deepcopy(run.model).cpu(), recipe, run.tokenizer, test, name)
+    content = own(run, name)
     folder = (paths.ROOT if paths.is_checkout() else Path().absolute()) / "build" / "explainer"
     if _outdated(folder):
         lay_explainer(folder)
     path = write_script(folder, script_name(name), content)
     return IFrame(f"{served(folder)}/index.html?run={path.stem}", "100%", height)
+
+
+def own(run: Run, name: str) -> dict[str, object]:
+    """Return a run as the explainer reads it, under a name; errors as for `explain`."""
+    if run.data["name"] not in WORLDS:
+        raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
+    test = scenes.load(train=1, dev=1, features=run.recipe.features).test
+    return exported(copy.deepcopy(run.model).cpu(), run.recipe, run.tokenizer, test, name)
 
 
 def _outdated(folder: Path) -> bool:

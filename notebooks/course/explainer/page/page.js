@@ -228,7 +228,7 @@
     place.firstElementChild.textContent = "The explainer is being loaded.";
     try {
       const world = await load(new URL("world.js", FOLDER).href, "world");
-      const run = new URLSearchParams(location.search).get("run"); // one that `vse export` wrote beside the others
+      const run = new URLSearchParams(location.search).get("run"); // one that `python -m course explain` wrote
       if (run && /^[\w-]+$/.test(run)) {
         const { name } = await load(new URL(`${run}.js`, FOLDER).href, run);
         world.systems.unshift([run, name, "system", "A run of your own."]);

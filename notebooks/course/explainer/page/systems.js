@@ -1,4 +1,4 @@
-/* A system as `vsecore.export` writes it: encoders, reasoners, pools and similarities by the names of its recipe. */
+/* A system as `twins.py` writes it: encoders, reasoners, pools and similarities by the names of its recipe. */
 (() => {
   "use strict";
   const maths = window.vseMaths, pools = window.vsePools;

@@ -1,7 +1,6 @@
 """A trained system as plain data for the explainer's JavaScript: parts by name, packed weights, an index.
 
-The twins of the parts stand in `notebooks/course/explainer/page`. A system with a part that has none is
-refused by its name.
+The twins of the parts stand in `page`. A system with a part that has none is refused by its name.
 """
 
 import base64
