@@ -35,13 +35,13 @@ from vsecore.experiments import (
     tuning,
 )
 from vsecore.experiments.claims import FIRST_PLACE
-from vsecore.experiments.comparison import FIVE_FOLDS, Comparison
 from vsecore.experiments.experiment import System, only_recipe, title_of
 from vsecore.experiments.measures import PAIRS, pair_accuracy, pair_scores
 from vsecore.experiments.printed import printed_difference, printed_metrics, printed_rows, printed_sets
 from vsecore.experiments.references import BASELINE, ORACLE, alike, on_truth, record_references, truth_of
 from vsecore.experiments.running import Settings
 from vsecore.experiments.scales import FOR_COLLECTION, FOR_SMALL, changes_of
+from vsecore.experiments.tables import FIVE_FOLDS, Comparison
 from vsecore.losses import adopt_k
 from vsecore.recipes import RECIPES, Training, get
 from vsecore.training import fit, score_split

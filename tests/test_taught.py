@@ -19,6 +19,7 @@ from sklearn.linear_model import Ridge
 from torch import nn
 from torch.nn import functional as F
 
+from course.approximate import flat, quantised, top
 from course.checks import EXERCISES
 from course.checks.borrowed import borrowed
 from course.checks.learning_to_rank import CASES
@@ -47,7 +48,6 @@ from vsecore.losses.captioning import captioning_loss
 from vsecore.mining import mine_offline_negatives
 from vsecore.processes import _Gather
 from vsecore.recipes import get
-from vsecore.search.reference import flat, quantised, top
 from vsecore.sets import SlotSetPrediction
 from vsecore.similarity import cosine
 from vsecore.training import System

@@ -110,13 +110,13 @@ def member(run: Run) -> dict[str, Any]:
 def record_ensemble(
     members: Sequence[dict[str, Any]], split: str, metrics: dict[str, float], seconds: float, note: str = ""
 ) -> Record:
-    """Make the record of an ensemble, evaluated on a split; `members` holds what `member` returns for each.
+    """Make the record of an ensemble, or one run, evaluated on a split; `members` come from `member`.
 
     Its data's name and its seed are those of its first member; `seconds` are those of all trainings.
     """
     config = {"members": list(members), "split": split}
     return record(
-        "ensemble",
+        "ensemble" if len(members) > 1 else "evaluation",
         config=config,
         config_hash=digest(json.dumps(config, sort_keys=True).encode()),
         data={"name": members[0]["data"]["name"]},

@@ -41,6 +41,8 @@ opened as a file may not fetch anything, so all of it comes as scripts. */
     if (truth) {
       const hits = found.filter(({ row }) => truth.has(row)).length;
       parts.push(`The sentence is true of ${hits} of them, and of ${truth.size} of all ${engine.captions.length}.`);
+    } else {
+      parts.push("The page does not know of which pictures this sentence is true, so it shows no ticks.");
     }
     return parts.join(" ");
   }

@@ -184,7 +184,7 @@ def begin(
             raise FileNotFoundError(f"data_root is {data_root!r}: there is no such folder")
         if not (root / "train_ims.npy").exists():
             find_annotations(root)
-        print(f"The text and the recorded trainings are about drawn scenes; the cells show {data}.")
+        print(f"The text and the recorded runs are about drawn scenes; the cells show {data}.")
     if tier != "full" and threads.COUNT not in os.environ:  # this kernel was started by hand
         torch.set_num_threads(1)
     torch.manual_seed(seed)
@@ -192,9 +192,10 @@ def begin(
 
 
 def numbers(measured: Mapping[str, float]) -> None:
-    """Print numbers below each other, each with its name and one decimal."""
+    """Print numbers below each other, each with its name and, unless it is a count, one decimal."""
     width = max(map(len, measured))
-    print("\n".join(f"{name:<{width}}  {value:10.1f}" for name, value in measured.items()))
+    for name, value in measured.items():
+        print(f"{name:<{width}}  {value:8,}" if isinstance(value, int) else f"{name:<{width}}  {value:10.1f}")
 
 
 def check_machine() -> None:

@@ -4,8 +4,8 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.statistics import interval
+from vsecore.experiments.tables import markdown_table
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], style: str = "") -> str:

@@ -72,9 +72,8 @@ print("pictures", tuple(index.shape))
 
 # %%
 def search(sentence: str, k: int = 5) -> list[int]:
-    tokens, mask = tokenizer.encode(
-        [sentence]
-    )  # (1, L) each: words as numbers; which places hold one
+    # The words as numbers, and which places hold one: (1, L) each
+    tokens, mask = tokenizer.encode([sentence])
     with torch.no_grad():
         query = model.encode_captions(tokens, mask).vectors  # (1, D)
     return cosine(index, query)[:, 0].topk(k).indices.tolist()  # the k nearest of (Ni,)
@@ -389,14 +388,14 @@ check("00.break", your_recall)
 
 # %%
 your_expectation = "With two epochs rsum rises, since the loss was still falling."  # your part
-your_finding = "In my own words: what happened, and was I right?"  # your part
+your_finding = "It rose by about 45 points: one epoch was too short."  # your part
 check("00.explore", (your_expectation, your_finding))
 
 # %% [markdown]
 # ```{solution} ex-00-explore
 # :class: dropdown
 #
-# One training says little: its result also depends on the *seed*, from which the first weights and the order of the batches are drawn. Train
+# One run says little: its result also depends on the *seed*, from which the first weights and the order of the batches are drawn. Train
 # the changed recipe with `seed=1` and `seed=2` too before you believe a small difference.
 # ```
 #

@@ -126,9 +126,8 @@ named = [  # of each test picture, each kind of thing that the captions name
 
 # %% tags=["nbval-ignore-output"]
 every = to_words(cells_of(dataset.test, np.arange(len(dataset.test))))  # (Ni, N, words)
-down, across = (
-    np.indices((7, 7)).reshape(2, 49) * 16 + 8
-)  # (N,) each: the cells' middles, in pixels
+# The cells' middles, in pixels: (N,) each
+down, across = np.indices((7, 7)).reshape(2, 49) * 16 + 8
 hits, chances = [], []
 for number, kind, boxes in named:
     inside = np.zeros(49, bool)  # (N,)   which middles lie in a box
@@ -382,8 +381,8 @@ def things_of(kind, split):  # -> the vectors, their answers, and whose picture 
             vector = given[kind] if kind in given else features[number, spot]
             found.append((vector, answers, number))
     vectors, answers, numbers = zip(*found, strict=True)
-    told = {name: np.array([one[name] for one in answers]) for name in answers[0]}
-    return torch.from_numpy(np.array(vectors)).double(), told, np.array(numbers)
+    labels = {name: np.array([each[name] for each in answers]) for name in answers[0]}
+    return torch.from_numpy(np.array(vectors)).double(), labels, np.array(numbers)
 
 
 # %%
@@ -405,9 +404,9 @@ questions, accuracy = ("here", "farthest"), {}
 without = "the place alone", "place and thing here"  # what is told without any vector
 kinds = (*datasets, *without) if scenes_only else ()
 for kind in kinds:
-    (x, told, _), (x_new, truth, of) = (things_of(kind, part) for part in ("train", "test"))
+    (x, labels, _), (x_new, truth, of) = (things_of(kind, part) for part in ("train", "test"))
     for question in questions:
-        right = probe(x, told[question], x_new) == truth[question]  # (new,)
+        right = probe(x, labels[question], x_new) == truth[question]  # (new,)
         accuracy[kind, question] = resampled(right, of)  # and its interval
 
 
@@ -427,7 +426,7 @@ if accuracy:
     gains = [best - shares[name, "farthest"] for name in without]
     lesson.finding("the best are a little above the place alone", 0 < gains[0] < 10)
     lesson.finding("they are no better than place and thing", -4 < gains[1] < 2.5)
-    alike = np.mean(told["here"] == told["farthest"])
+    alike = np.mean(labels["here"] == labels["farthest"])
     lesson.finding("one time in eight the farthest is of the same kind", 0.1 < alike < 0.15)
 
 # %% [markdown]

@@ -394,9 +394,8 @@ def expected_recall(n: int, k: int, lead: float, spread: float) -> float:
     return 100 * torch.trapezoid(density * sum(chances), s).item()
 
 
-assert math.isclose(
-    expected_recall(1000, 1, 0, 1), 100 / 1000, rel_tol=1e-6
-)  # no lead: guessing
+guessing = expected_recall(1000, 1, 0, 1)  # no lead
+assert math.isclose(guessing, 100 / 1000, rel_tol=1e-6)
 
 # %% [markdown]
 # ## Does the formula hold?

@@ -585,7 +585,7 @@ def p_values(differences, margin):  # n numbers, a number -> two numbers
 # We call an answer sure if its p-value is below 0.05. Even where nothing differs, one test in twenty then raises a false alarm: of twenty
 # independent ones, at least one does with chance $1 - 0.95^{20}$, 64 %.
 #
-# *Holm's correction* {cite}`holm1979multiple` makes all answers together as reliable as one. Sort the p-values. Multiply the smallest by
+# *Holm's correction* {cite}`holm1979multiple` keeps the chance of any false alarm at 5 %. Sort the p-values. Multiply the smallest by
 # the number of questions, the next by one less, and so on. None may come out smaller than the one before it, nor larger than 1.
 #
 # ```{exercise} Holm's correction
@@ -775,7 +775,7 @@ course.scoreboard("04")
 # - Early in training the hardest negative is hard by accident, and learning from it alone can collapse the space to one point; an epoch of
 #   all negatives prevents that.
 # - A difference counts if its paired interval excludes 0 and its mean exceeds the margin; *undecided* does not mean equal.
-# - In trainings of thirty epochs, the hardest negative ends 16 points of rsum above the sum over all (23 after an epoch of the sum), but 2
+# - In runs of thirty epochs, the hardest negative ends 16 points of rsum above the sum over all (23 after an epoch of the sum), but 2
 #   points of mAP@R below it from picture to text.
 #
 # ## Where to read on

@@ -234,10 +234,8 @@ D, heads = 64, 4
 options = {"dropout": 0, "batch_first": True, "norm_first": True, "bias": False}
 layer = nn.TransformerEncoderLayer(D, heads, 2 * D, **options)
 attend = layer.self_attn
-weights = [
-    p.weight for p in (attend.out_proj, layer.linear1, layer.linear2)
-]  # join, widen, narrow
-weights = [attend.in_proj_weight, *weights]  # ask, and the others
+others = attend.out_proj, layer.linear1, layer.linear2  # join, widen, narrow
+weights = [attend.in_proj_weight, *(each.weight for each in others)]  # ask, and the others
 x = torch.randn(3, 12, D)  # (B, N, D)
 mask = torch.arange(12) < torch.tensor([12, 5, 9])[:, None]  # (B, N)
 expected = layer(x, src_key_padding_mask=~mask)
@@ -651,8 +649,8 @@ recorded = experiments.studied("relational_losses", "scenes")
 arms = ("basic", "without positions", "mean of words", "VSE++ towers")
 study = {arm: recorded[arm] for arm in arms}
 dots.show(study)
-told = {arm: dots.mean(one, "pairs_t2i") for arm, one in study.items()}
-course.numbers({f"correct picture of two, {arm} (%)": share for arm, share in told.items()})
+correct = {arm: dots.mean(one, "pairs_t2i") for arm, one in study.items()}
+course.numbers({f"correct picture of two, {arm} (%)": share for arm, share in correct.items()})
 
 # %% tags=["remove-cell", "results", "nbval-ignore-output"]
 basic, towers = study["basic"], study["VSE++ towers"]
@@ -661,7 +659,7 @@ gains = [dots.gap(basic, towers, f"{way}_rsum")[0] for way in ("t2i", "i2t")]
 lesson.outcome("and in both directions", min(gains) > 3)
 for arm in ("without positions", "mean of words"):
     lesson.outcome(f"{arm} is as good", abs(study[arm].rsum - basic.rsum) < 2)
-apart = [abs(share - told["mean of words"]) for share in told.values()]
+apart = [abs(share - correct["mean of words"]) for share in correct.values()]
 more = dots.gaps(study["mean of words"], basic, "i2t_map_at_r")
 all_more = min(more) > 0.5 and round(statistics.mean(more), 1) == 1.1
 lesson.outcome("a mean of words has 1.1 more mAP@R to text, and some in each seed", all_more)

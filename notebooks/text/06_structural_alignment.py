@@ -233,7 +233,7 @@ def with_pools(S, positives, v, t, W):
 
 
 # %% [markdown]
-# All trainings below start from the model of the first section and go on for a few more steps, each with a loss of its own.
+# All runs below start from the model of the first section and go on for a few more steps, each with a loss of its own.
 
 # %%
 read = TokenizedCaptions.encode(tokenizer, dataset.train.captions)

@@ -601,7 +601,7 @@ lesson.finding("the wrong axis costs less", worst < broken["divided over the box
 #
 # ## Is it worth it?
 #
-# One epoch cannot answer this, so we look at recorded trainings. **Question.** Does cross-attention retrieve better than one vector for each
+# One epoch cannot answer this, so we look at recorded runs. **Question.** Does cross-attention retrieve better than one vector for each
 # side, on the same regions? **What we did.** We trained SCAN in both directions, BFAN (*prob*), and two systems that compare one vector
 # with one vector: VSE++, and VSRN, in which the regions exchange messages before they are pooled. (VSRN also learns to write the caption,
 # which may help it too.) Each has five seeds, and a learning rate chosen on the development split. *SCAN t2i, mean* takes the plain
@@ -687,7 +687,7 @@ for key, band in reach.items():
 # up in 95 of 100 draws of pairs, if all captions of a pair are right or wrong together. No system leaves the band. So an interval over
 # seeds that lies above 50 % (*SCAN t2i* in the upper panel, *SCAN i2t* in the lower) is no proof that the system knows the relation.
 #
-# Here is the course's scoreboard so far; new rows are bold.
+# Here is the course's scoreboard; new rows are bold, and *text to image* is the mean again.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 course.scoreboard("07")
@@ -729,7 +729,7 @@ check("07.explore", (your_expectation, your_finding))
 # :class: dropdown
 #
 # With `smooth`, the curve is highest near the value of training and falls steeply towards 1. That shows what *this* model tolerates. Which
-# value is best to train with is another question, and needs a training for each value, with several seeds.
+# value is best to train with is another question, and needs a run for each value, with several seeds.
 # ````
 #
 # ## Paper, notebook, package

@@ -506,12 +506,10 @@ if data == "scenes":  # a model of photographs cannot read the features of scene
     draw.near_duplicates(knob)
 
 # %% tags=["nbval-ignore-output"]
+print("100 × mean lead over the hardest of:")
+print("near duplicates   a batch   all that are false     all   hardest is true")
 for share, (batch, false, every, true) in knob.items():
-    print(
-        f"near_duplicates {share:.1f}, 100 × mean lead over the hardest of a batch: {batch:.1f}"
-    )
-    print(f"    of all that are false: {false:.1f}, of all: {every:.1f}")
-    print(f"    the hardest of all is true: {true:.1f} %")
+    print(f"{share:15.1f}{batch:10.1f}{false:21.1f}{every:8.1f}{true:16.1f} %")
 
 # %% tags=["hide-input"]
 if knob:
@@ -591,7 +589,7 @@ print(f"mining {sizes}: {ratio:.1f} times as long as the product alone ({measure
 # ## A fresh draw in each epoch
 #
 # In the second round, each pair of a batch draws one caption from its picture's list and one picture from its caption's list. The draw
-# depends on the seed, the epoch and the row alone, so a training that was stopped goes on with the same draws. If the caption and the
+# depends on the seed, the epoch and the row alone, so a run that was stopped goes on with the same draws. If the caption and the
 # picture happen to belong together, both are drawn again, since AOQ uses them as a wrong pair too. It
 # seldom happens in lists this long, so we show it with the first five of each list.
 
@@ -692,8 +690,8 @@ check("08.explore", (your_expectation, your_finding))
 # from 300, so the lead over offline negatives shrinks, while that over online ones stays. A larger batch changes only the online side.
 #
 # How hard a negative is says nothing yet about how much it teaches: for that you must train
-# with it, as the next notebook does. In the paper's table 3, trainings of VSRN with lists of 200 to 1,000 captions end within half a
-# point of each other in every recall. Our recorded trainings agree for short lists: with 83 captions in place of 25, the rsum
+# with it, as the next notebook does. In the paper's table 3, runs of VSRN with lists of 200 to 1,000 captions end within half a
+# point of each other in every recall. Our recorded runs agree for short lists: with 83 captions in place of 25, the rsum
 # of AOQ on VSE++ differs by at most 0.7 in each of five seeds. The next notebook compares lists of 25 and 300.
 # ````
 #

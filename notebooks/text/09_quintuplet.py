@@ -91,7 +91,7 @@ course.drawings.system("learn")
 # place 39. A caption drawn from the first $k$ stands at place $\frac{k + 1}{2}$ on average. So a list is of *fair length* if $k$ is clearly
 # below 77; we take $k = 50$ captions and 10 pictures.
 #
-# Half of the pictures in this world differ from an earlier one in a single fact. The trainings are short, so each begins with a few
+# Half of the pictures in this world differ from an earlier one in a single fact. The runs are short, so each begins with a few
 # epochs in which all negatives of the batch count.
 
 # %%
@@ -131,7 +131,7 @@ for title in draw.MEASURES.values():
 # %% [markdown]
 # In the paper's figure 4, on COCO, AdapOffQuin needs fewer than ten epochs to pass its baseline's best R@1. Here (dotted: the first round's
 # best) all three end within a
-# few points, too few to tell apart in such short trainings.
+# few points, too few to tell apart in such short runs.
 #
 # ## Seven similarities
 #
@@ -168,7 +168,7 @@ def seven(model, batch):  # the seven similarities of each pair, (B,) each
 # {}+{}&[m_2+s(v,t_{\mathrm{off}})-s(v,t)]_+ + [m_2+s(v_{\mathrm{off}},t)-s(v,t)]_+
 # \end{aligned}$$
 #
-# ```{exercise} Offline negatives beside online ones
+# ```{exercise} Offline negatives besides online ones
 # :label: ex-09-triplet
 #
 # Write equation 3, summed over the batch. `positive` is $s(v, t)$; `online` holds $s(v, \hat t)$ and $s(\hat v, t)$, `offline`
@@ -200,7 +200,7 @@ def off_tri(positive, online, offline, margin=0.2, offline_margin=0.0):  # -> ()
 # ````{solution} ex-09-triplet
 # :class: dropdown
 #
-# Two hinges have the margin $m_1$, the other two $m_2$.
+# A common mistake: all four get the margin $m_1$.
 # ````
 #
 # ## Equation 4: pairs without common elements
@@ -470,8 +470,10 @@ for name, (positive, online, _, offline, *_) in similar.items():
     weight = (1.5 - lead / 0.3)[is_open]
     turned[f"negative weight, {name} (%)"] = 100 * (weight < 0).sum() / len(lead)
     means[f"mean weight, {name}"] = weight.mean()
-    leads[f"100 × largest lead over online, {name}"] = 100 * lead[is_open].max()
-course.numbers(turned | means | leads)
+    leads[name] = lead[is_open].max()
+course.numbers(turned | means)
+for name, lead in leads.items():
+    print(f"largest lead over online, {name}: {lead:.2f}")
 lesson.finding("hardly any weight of an open hinge is negative", max(turned.values()) < 0.1)
 away = max(abs(one - 1.5) for one in means.values())
 lesson.finding("the mean weight stays near β", away < 0.3)
@@ -614,7 +616,8 @@ warm, _ = only_offline(0.0, early, later)
 reached["all negatives first, then only offline"] = warm.history[-1]["rsum"]
 whole = rounds["second, OffQuin"].history[later - 1]  # the same, with the online terms
 reached["as many epochs of OffQuin"] = whole["rsum"]
-course.numbers({f"rsum, {name}": value for name, value in reached.items()})
+of = f"rsum of {len(dataset.dev)} pictures"
+course.numbers({f"{of}, {name}": rsum for name, rsum in reached.items()})
 
 # %% tags=["hide-input"]
 at_zero, at_margin, warmed, complete = reached.values()
@@ -633,7 +636,7 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # finds hardly more: the margin is not the only reason.
 #
 # The last two rows, of five epochs, are fairer: both begin with all negatives. Still, without online terms the rsum is much lower. The
-# paper's tables 1 and 3 have trainings of full length. *Fine-tune* goes on with the first round's weights, *OnlineQuin* forms OffQuin's two
+# paper's tables 1 and 3 have runs of full length. *Fine-tune* goes on with the first round's weights, *OnlineQuin* forms OffQuin's two
 # new pairs from online negatives, and *w/o OfflineAdap* puts $s(v,t)$ in place of the offline similarity in AdapOffQuin's weights. R@1 from
 # picture to text:
 #
@@ -653,7 +656,7 @@ lesson.finding("after all negatives, online terms make the ranking much better",
 # %% [markdown]
 # ## Is it worth it?
 #
-# Our recorded trainings of VSE++ are longer: 15 epochs on 4,000 pictures, half of them near duplicates, with 20,000 captions. There the
+# Our recorded runs of VSE++ are longer: 15 epochs on 4,000 pictures, half of them near duplicates, with 20,000 captions. There the
 # hardest of a batch stands at about place 156, so a list of the paper's length, 300 captions and 60 pictures, gives negatives about as
 # hard. Lists of 25 captions and 5 pictures have a fair length: a draw from them stands at place 13. We trained with both, from five seeds
 # (OffTri with short lists from one only). Each dot is one seed's gain on 1,000 test pictures.
@@ -787,7 +790,7 @@ check("09.explore", (expected, found))
 #
 # ## Summary
 #
-# - Offline negatives come from the whole training set; a second round, from new weights, learns from them beside the online ones.
+# - Offline negatives come from the whole training set; a second round, from new weights, learns from them besides the online ones.
 # - The weights push an online negative harder as it nears the pair, can pull an offline negative up, and can turn negative.
 # - With a margin of zero, the offline terms alone allow a collapse at a loss of zero; the online terms do not.
 # - AdapOffQuin adds 3 points of rsum to VSE++ with long lists, and to VSRN without near duplicates, less than our margins; VSRN also gains

@@ -514,13 +514,11 @@ of_place = {  # (N,) each
 # %%
 scene = torch.from_numpy(np.array(dataset.test.pictures[12], dtype=np.float32))  # (N, F)
 side = round(N**0.5)
-maps = {}
+maps, titles = {}, {"gpo": "GPO", "adpool": "AdPool"}
 for name, tower in towers.items():
     x = tower.encode(scene[None])[0][0].detach()  # (N, D)
     parts = of_places(of_place[name], x) if name in of_place else of_adpool(tower.pool, x)
-    maps[{"gpo": "GPO", "adpool": "AdPool"}.get(name, name)] = (
-        100 * parts.view(side, side).numpy()
-    )
+    maps[titles.get(name, name)] = 100 * parts.view(side, side).numpy()
 
 # %% tags=["hide-input", "nbval-ignore-output"]
 plots.show(

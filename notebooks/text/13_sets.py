@@ -55,6 +55,10 @@ features = lesson.regions_or_grid()
 sizes = lesson.pick(smoke=(120, 40, 20), lesson=(600, 150, 20), full=(4000, 500, 1000))
 pictures = lesson.pick(smoke=100, lesson=500, full=1000)
 epochs = lesson.pick(smoke=1, lesson=3, full=20)
+if data == "scenes":
+    dataset = scenes.load(*sizes, features=features, ambiguity=AMBIGUITY)
+else:
+    dataset = lesson.dataset(features)
 
 # %%
 system(lit="compare")
@@ -131,8 +135,8 @@ check("13.fits", your_guess)
 medians = {}
 for ambiguity in (0.2, 0.5, AMBIGUITY):
     made = scenes.generate(pictures, split="test", ambiguity=ambiguity)
-    told = [caption for picture in made for caption in picture.captions]
-    fits = scenes.relevance(told, [picture.scene for picture in made])  # (Nc, Ni)
+    said = [caption for picture in made for caption in picture.captions]
+    fits = scenes.relevance(said, [picture.scene for picture in made])  # (Nc, Ni)
     medians[f"ambiguity {ambiguity}: pictures a caption fits"] = np.median(fits.sum(1))
     medians[f"ambiguity {ambiguity}: captions that fit a picture"] = np.median(fits.sum(0))
 course.numbers(medians)
@@ -486,10 +490,6 @@ check("13.explore", (your_expectation, your_finding))
 # because one of them pushes the vectors of a set apart.)
 
 # %%
-if data == "scenes":
-    dataset = scenes.load(*sizes, features=features, ambiguity=AMBIGUITY)
-else:
-    dataset = lesson.dataset(features)
 changes = {"dim": 128, "text.encoder.word_dim": 64}
 changes |= {"training.epochs": epochs, "training.batch_size": 128}
 changes |= {"training.learning_rate": 2e-3, "training.warmup_steps": 0}
@@ -529,7 +529,7 @@ lesson.finding("match probability has the narrowest sets", of_mp < min(of_mil, o
 # The main result of this table is that no set beats the single vector (with one seed), although half of these captions fit ten or more of 500
 # pictures.
 #
-# Three epochs are short. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows recorded trainings of twenty epochs, among
+# Three epochs are short. [The next notebook](14_slots.ipynb) replaces both halves of PVSE, and shows recorded runs of twenty epochs, among
 # them DivE with four vectors and with one.
 #
 # ## Break it: heads that begin alike
@@ -685,7 +685,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 #
 # Why does this cloud stay open, when a mean over all pairs closed the sets on the circle? There, one picture and one caption could meet in a point. Here two
 # pictures that stay apart must both be matched: if the cloud shrank onto one of them, $-\log p$ would be large for the other. The paper objects that match
-# probability needs a specialised loss such as this one, "which makes MP incompatible with other losses" (section 3.3); our trainings above gave it the *triplet loss*, VSE++'s hinges.
+# probability needs a specialised loss such as this one, "which makes MP incompatible with other losses" (section 3.3); our runs above gave it the *triplet loss*, VSE++'s hinges.
 #
 # ## Paper, notebook, package
 #
@@ -703,7 +703,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - Captions fit many pictures and pictures many captions; the best that one vector can do for two of them is a cosine of $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
-# - Do sets help? In our short training, four vectors reach an rsum of about 213 at best and one vector 217, although half of the
+# - Do sets help? In our short training, four vectors reach an rsum of about 212 at best and one vector 216, although half of the
 #   captions fit ten or more of 500 pictures. With twenty epochs, in the next notebook, DivE with a single vector ends ahead of DivE with
 #   four (rsum 451.4 against 446.6).
 #

@@ -355,7 +355,7 @@ lesson.finding("one slot takes far more cells than the others", largest > 40)
 # ````
 #
 # So the cells are divided no more sharply than without competition, and the two values of rsum, less than 10 apart with one seed, do not show a need
-# for it. The paper reports a gain (table 3, a Transformer in place of slots: 496.1 against 500.8), which takes longer trainings to test, as below.
+# for it. The paper reports a gain (table 3, a Transformer in place of slots: 496.1 against 500.8), which takes longer runs to test, as below.
 #
 # ## Why a global feature?
 #
@@ -562,7 +562,7 @@ plots.show(
 #
 # ## Do sets find more than one vector?
 #
-# **What we did.** The recorded trainings answer this question, and touch on the one before. The systems were
+# **What we did.** The recorded runs answer this question, and touch on the one before. The systems were
 # trained on regions for twenty epochs, in the world where captions are ambiguous (the `ambiguity` of
 # [Sets](13_sets.ipynb)). VSE++ has one vector, DivE has four. But they differ in more, so we add two systems
 # with one vector: DivE with *one* slot, and VSE∞, whose pool is learned (GPO, see
@@ -675,13 +675,13 @@ lesson.outcome("30 and 200 times", 25 < np.exp(logs[0]) < 35 and 180 < np.exp(lo
 #
 # What is in the single vectors? Table 5 of the paper keeps one vector of each set at search time, first for the pictures, then for the captions, while
 # the other side keeps all four; it also leaves out the weakest vector of the pictures. We keep each alone, and leave out each,
-# in our five trainings:
+# in our five runs:
 
 # %% tags=["results", "nbval-ignore-output"]
 plots.show(
     slot_maps.one_at_a_time(dive.results, dive.rsum, {"VSE++, one vector": one_vector.rsum}),
     alt="Two panels, for the vectors of pictures and of captions: the rsum with only one of the four vectors, and without one of them, in a row "
-    "each with a dot for each training. All but five lie above VSE++, most near the whole set. The five are single vectors of pictures, one in each training.",
+    "each with a dot for each run. All but five lie above VSE++, most near the whole set. The five are single vectors of pictures, one in each run.",
 )
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -696,7 +696,7 @@ alone, without = (
 )
 weakest = alone["pictures"].min(0)  # (seeds,)
 lesson.outcome(
-    "each training has a weak vector of pictures", 320 < weakest.min() <= weakest.max() < 380
+    "each run has a weak vector of pictures", 320 < weakest.min() <= weakest.max() < 380
 )
 lesson.outcome("not always the same", len({*alone["pictures"].argmin(0)}) > 2)
 others = np.concatenate([np.sort(alone["pictures"], 0)[1:], alone["texts"]])  # (2 K - 1, seeds)
@@ -709,11 +709,11 @@ lesson.outcome(
 
 # %% [markdown]
 # Nearly every vector alone stands above VSE++, and leaving any one out costs hardly anything. So a single vector carries most of what the
-# set knows, as one slot's result suggests. But in each of five trainings one picture vector, not always the same slot's, finds far
+# set knows, as one slot's result suggests. But in each of five runs one picture vector, not always the same slot's, finds far
 # less alone, 327 to 372. The paper's table 5 has such a vector, perhaps one of "highly ambiguous semantics"; its other single vectors lose 4 to 19,
 # ours 1 to 11.
 #
-# And the idle slots? In the long trainings, each of the captions' vectors retrieves well alone. But each contains the global feature, so its
+# And the idle slots? In the long runs, each of the captions' vectors retrieves well alone. But each contains the global feature, so its
 # slot may still be idle.
 #
 # On the course's scoreboard, whose world is less ambiguous, PVSE, PCME and DivE stand in the middle by rsum.
@@ -764,7 +764,7 @@ check("14.explore", (your_expectation, your_finding))
 # ````{solution} ex-14-explore
 # :class: dropdown
 #
-# Without the global feature about a quarter of the rsum is lost; in recorded trainings 18 of 447, or 8 if the variant is trained twice as long. In the
+# Without the global feature about a quarter of the rsum is lost; in recorded runs 18 of 447, or 8 if the variant is trained twice as long. In the
 # paper (table 4) the others cost 5 to 8, differences that 600 pictures and one seed cannot show.
 # ````
 #

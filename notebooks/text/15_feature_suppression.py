@@ -65,6 +65,8 @@ else:
     dataset = lesson.dataset(features)
     drawn = lesson.pictures("train", [3, 4, 5, 6])
 epochs = lesson.pick(smoke=1, lesson=4, full=20)
+batches = lesson.pick(smoke=(64, 32), lesson=(64, 256), full=(64, 256))
+passes = lesson.pick(smoke=1, lesson=10, full=20)
 LITTLE = (
     "a an and are at both by facing for from has have here in is it of on one other see sees so "
     "that the there this to two up we while with"
@@ -359,7 +361,7 @@ if "three" in at:
 # %% [markdown]
 # Compare with the untrained network (88 %), not with chance, because random recurrent features already expose most words. Then look at the bottom
 # of the figure: training *without* any mark made *left* and *three* harder to read than no training at all, each by more than 6 points.
-# (*Right* lost less than 2, which one seed cannot establish. In the training with marks, *three* lost nothing.) So
+# (*Right* lost less than 2, which one seed cannot establish. In the run with marks, *three* lost nothing.) So
 # a contrastive loss drops things without our help. It may be that other words suffice to find the picture. Or the
 # picture's vector, a mean of regions, cannot say who stands on which side, and then there is nothing to match *left* with.
 #
@@ -519,14 +521,14 @@ plots.show(
     drawings.side_by_side(
         {
             "toy": {name: (range(len(path)), path) for name, path in paths.items()},
-            "our three trainings": {kind: (range(len(v)), v) for kind, v in left.items()},
+            "our three runs": {kind: (range(len(v)), v) for kind, v in left.items()},
         },
         x=("step", "step"),
         y=("b, how much looks count", "1 − Z(q, v⁺), mean"),
         top=(1.5 * max(paths["no marks"]), 1.03),
     ),
     alt="Left, the weight b of looks in the toy against the step: highest without marks, lower where eight pairs share a mark, lowest where each has its own. Right, "
-    "the gradient that is left in our three trainings, step by step: marks take it away, useless marks do not.",
+    "the gradient that is left in our three runs, step by step: marks take it away, useless marks do not.",
 )
 ends = [path[-1] for path in paths.values()]
 lesson.finding("shared marks leave room, own ones do not", ends[1] < ends[2] / 2 < ends[0] / 2)
@@ -541,7 +543,7 @@ lesson.finding(
 
 # %% [markdown]
 # On the left, where a mark tells every pair apart, $b$ stays low although looks would help. Where eight pairs share a mark, only looks can separate
-# these, and $b$ grows further. On the right is what is left of the gradient in our three trainings: at the end about a quarter with marks, and half without. Useless marks lie on the curve of no marks. So it is
+# these, and $b$ grows further. On the right is what is left of the gradient in our three runs: at the end about a quarter with marks, and half without. Useless marks lie on the curve of no marks. So it is
 # not the tag or the word that takes the gradient away, but the fact that they tell pairs apart.
 #
 # ## Break it: a loss that is never content
@@ -592,7 +594,6 @@ your_average = 255 / 32  # your part: one number
 check("15.share", your_average)
 
 # %%
-batches = lesson.pick(smoke=(64, 32), lesson=(64, 256), full=(64, 256))
 of_batch, gaps = {}, []
 for size in batches:
     change = {"training.batch_size": size, "training.epochs": max(1, epochs * size // 64)}
@@ -620,7 +621,7 @@ lesson.finding("the largest batch still relies on them", relies > 40)
 # $255/32$, about 8: the caption itself does not count. In a batch of 64 it is about 2, and for these the mark is of no use.
 # ````
 #
-# All trainings take about as many steps, so a larger batch has also seen more pairs. Compare each training with marks to the one without beside it:
+# All runs take about as many steps, so a larger batch has also seen more pairs. Compare each run with marks to the one without beside it:
 # the gap is what the marks cost. It is about as large for 256 as for 64, and the system still relies on the marks for more than half of what it finds. A larger batch
 # alone does not cure it.
 #
@@ -653,7 +654,7 @@ def decoder_of(z, tokens, mask):  # (Nc, D), (Nc, L), (Nc, L) -> a trained decod
     torch.manual_seed(seed)
     decoder = InputTargetDecoder(z.shape[1], len(tokenizer), word_dim=32)
     optimizer = torch.optim.Adam(decoder.parameters(), 5e-3)
-    for _ in range(lesson.pick(smoke=1, lesson=10, full=20)):
+    for _ in range(passes):
         for rows in torch.randperm(len(z)).split(64):
             loss = captioning_loss(
                 decoder(z[rows], tokens[rows], mask[rows]), tokens[rows, 1:], mask[rows, 1:]
@@ -834,7 +835,7 @@ check("15.explore", (your_expectation, your_finding))
 # satisfied later and therefore leaves gradient for longer, as a higher temperature does.
 # ````
 #
-# Our trainings were short. On the course's scoreboard, here is the same kind of system without marks, after fifteen epochs and from five seeds. It is
+# Our runs were short. On the course's scoreboard, here is the same kind of system without marks, after fifteen epochs and from five seeds. It is
 # the lowest of the trained rows, and the one from which the next notebook starts:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]

@@ -62,6 +62,7 @@ else:
     dataset = lesson.dataset(features)
 epochs = lesson.pick(smoke=1, lesson=4, full=20)
 few = {"training.epochs": lesson.pick(smoke=1, lesson=2, full=5)}
+decoder_steps = lesson.pick(smoke=3, lesson=100, full=1000)
 
 # %%
 system(lit="learn")
@@ -194,7 +195,7 @@ check("16.weight", your_factor)
 # ```{exercise} The multiplier's path
 # :label: ex-16-multiplier
 #
-# `rec` holds the losses of a training, step by step. Write the multiplier's step, and return a list: the value of $\lambda$ that is *used* in each step.
+# `rec` holds the losses of a run, step by step. Write the multiplier's step, and return a list: the value of $\lambda$ that is *used* in each step.
 # ```
 
 
@@ -311,9 +312,9 @@ settings_explorer(choices, page)
 # encoder, that of the paper's first footnote; section 4.2 names MiniLM. Its decoder has biases, but equation 5 has none.
 # ```
 #
-# ## A short training
+# ## A short run
 #
-# Now a real system: BL, the paper's *baseline* with InfoNCE, and the same with a target, once as a constraint and once as a second loss. A training of
+# Now a real system: BL, the paper's *baseline* with InfoNCE, and the same with a target, once as a constraint and once as a second loss. A run of
 # a hundred steps cannot reach the paper's bounds, so ours is looser, 0.4, and our multiplier learns forty times as fast. Batch norm after the
 # projection heads is ours; the paper has it only with the triplet loss.
 
@@ -360,7 +361,7 @@ def decoder_after(run):  # -> the loss of a new decoder on dev's captions, from 
     torch.manual_seed(seed)
     decoder = LatentTargetDecoder(z.shape[1], Y.shape[1])
     optimizer = torch.optim.Adam(decoder.parameters(), 3e-3)
-    for _ in range(lesson.pick(smoke=3, lesson=100, full=1000)):
+    for _ in range(decoder_steps):
         optimizer.zero_grad()
         reconstruction_loss(decoder(z), Y).backward()
         optimizer.step()
@@ -370,11 +371,8 @@ def decoder_after(run):  # -> the loss of a new decoder on dev's captions, from 
 
 # %% tags=["nbval-ignore-output"]
 held = {name: decoder_after(run) for name, run in (("BL", baseline), ("constraint", ltd))}
-print(
-    "reconstruction loss of new decoders: BL {BL:.3f}, constraint {constraint:.3f}".format(
-        **held
-    )
-)
+for name, loss in held.items():
+    print(f"reconstruction loss of a new decoder, {name}: {loss:.3f}")
 best = {"BL": baseline, "constraint": ltd, "dual": dual}
 best = {f"{name}: rsum": run.best["rsum"] for name, run in best.items()}
 course.numbers(best)
@@ -393,7 +391,7 @@ lesson.finding("the constraint does not lead by far yet", of_constraint < of_dua
 #
 # ## What bounds do
 #
-# The recorded trainings have fifteen epochs, the paper's own bounds and, unless we say *fast*, its slow multiplier.
+# The recorded runs have fifteen epochs, the paper's own bounds and, unless we say *fast*, its slow multiplier.
 #
 # ```{exercise} Which objective serves retrieval best?
 # :label: ex-16-bounds
@@ -550,7 +548,7 @@ lesson.outcome("and so is its weight", judged[as_heavily] == "undecided")
 # stays open: 4 points are too few. On photographs, the paper's constraint is 13 points (COCO) and 15 (Flickr30K) above InfoNCE, and it also helps
 # the triplet loss (ours by 5.0), VSRN and TERN (tables 1 to 3). There, the bound is the best of six, while $\beta$ is always 1.
 #
-# **What the vectors keep.** These trainings were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At one learning rate and over five
+# **What the vectors keep.** These runs were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At one learning rate and over five
 # seeds, relations such as *left* and *right* are read from BL's vectors with an AUC of 84.6 %, from dual's with 89.3 %, and from the constraint's with 92.1 %;
 # sizes with 82.0, 83.0 and 87.6 %. So LTD does what its authors want: the vector keeps more than InfoNCE's. With $\beta=5$, dual is nearly
 # level with the constraint (92.2 and 86.5 %), and with $\beta=60$ ahead (96.3 and 96.5 %), so the weight explains this lead. At half the

@@ -169,7 +169,7 @@ lesson.outcome(
 
 # %% [markdown]
 # What does a step take where it matters? Two records answer this. At the recipe's own width of 1,024, a step takes 1.15 s on two
-# cores. The recipe has 30 epochs, which are 132,750 steps, so the run would take 42 hours. On an H100, the fastest of five trainings of VSE++ at
+# cores. The recipe has 30 epochs, which are 132,750 steps, so the run would take 42 hours. On an H100, the fastest of five runs of VSE++ at
 # width 512 took 76 s for 15 epochs of Flickr8k, evaluations included, and the others 124 to 130 s. That is 22 to 37 ms a step, and 132,750 such steps take 48 to
 # 82 minutes. Width and features differ, so remember only: two days on two cores, an hour on a GPU.
 #
@@ -830,7 +830,7 @@ folder.cleanup()
 # | --- | --- | --- |
 # | joint batch over processes (CLIP, section 2.5) | `gather_backward` | `vsecore.processes.gather` |
 # | gradient caching (Gao et al., section 3) | `cached_step` | `vsecore.model.VSE`, with `training.embed_at_a_time` |
-# | cost of a training | the first two sections | `vsecore.training.planning.plan` |
+# | cost of a run | the first two sections | `vsecore.training.planning.plan` |
 #
 # ## Summary
 #

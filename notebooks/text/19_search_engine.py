@@ -54,7 +54,7 @@ from vsecore.paths import results
 from vsecore.recipes import get
 from vsecore.scoring import encode
 from vsecore.search import Engine, Index
-from vsecore.search.reference import flat, quantised, recall, top
+from course.approximate import flat, quantised, recall, top
 from vsecore.search.relevance import calibrate
 from vsecore.similarity import max_sim, smooth_chamfer
 
@@ -744,7 +744,7 @@ draw.ten_million(measured.metrics)
 # The same engine is three commands. Run the first again whenever the folder changes.
 #
 # ```bash
-# vse search index photos/holidays --recipe clip_base_patch32   # or --run RUN, a training of yours
+# vse search index photos/holidays --recipe clip_base_patch32   # or --run RUN, a run of yours
 # vse search "two dogs on the beach"
 # vse search page                                               # a page in your browser
 # ```
@@ -834,8 +834,8 @@ lesson.outcome("AdOpt's and the constraint's cannot be told from zero", all(unsu
 # | paper | in this notebook | in the package |
 # | --- | --- | --- |
 # | exact search | `exact_search` | `vsecore.search.Index` |
-# | inverted file (Sivic and Zisserman) | `search_cells` | `vsecore.search.reference.quantised`, `IVF64,Flat` |
-# | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | `vsecore.search.reference.quantised`, `PQ48x4` |
+# | inverted file (Sivic and Zisserman) | `search_cells` | `course.approximate.quantised`, `IVF64,Flat` |
+# | asymmetric distance (Jégou et al., section III) | `scores_from_codes` | `course.approximate.quantised`, `PQ48x4` |
 # | MaxSim (ColBERT, eq. 3) | the section on sets | `vsecore.similarity.max_sim`; `Index.nearest` proposes by it |
 #
 # ## Summary

@@ -24,9 +24,9 @@ import faiss
 import numpy as np
 from harness import benchmark, table
 
+from course.approximate import flat, quantised, recall, top
 from vsecore.data.karpathy import load_karpathy
 from vsecore.search import Index
-from vsecore.search.reference import flat, quantised, recall, top
 
 NOISE = 0.5
 """Length of the noise that is added to a unit vector to make another."""

@@ -134,7 +134,8 @@ def evaluate(
         for place, system in enumerate(systems):
             if (tested_on := system.data.fingerprint()) != system.member["data"]["fingerprint"]:
                 members[place]["tested_on"] = tested_on
-        note = f"mean similarity of {len(members)} systems on {searched}"
+        what = f"mean similarity of {len(members)} systems" if len(members) > 1 else "one system"
+        note = f"{what} on {searched}"
         note += f", mean of {folds} folds" if folds else ""
         seconds = sum(system.seconds for system in systems)
         measured = ", ".join([split, *([f"{folds} folds"] if folds else []), *(["COCO"] if coco else [])])

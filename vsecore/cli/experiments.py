@@ -84,8 +84,8 @@ def experiment(
     """
     from vsecore import experiments
     from vsecore.data.word_vectors import load_vectors
-    from vsecore.experiments.comparison import Comparison
     from vsecore.experiments.printed import printed_rows, printed_sets
+    from vsecore.experiments.tables import Comparison
     from vsecore.recipes import get
 
     on_scenes = not data or data[0] in experiments.WORLDS

@@ -183,7 +183,8 @@ def _read_karpathy(path: Path) -> tuple[str, list[Entry]]:
     except ValueError as error:
         raise ValueError(
             f"{error}. Wanted Karpathy's format, as in dataset_coco.json (vse data get): COCO's other files "
-            "do not name its splits; for your own pictures, a CSV with the columns file and caption will do"
+            "and Flickr30K's .token do not name splits; for your own pictures, a CSV with the columns file "
+            "and caption will do"
         ) from None
     entries: list[Entry] = []
     seen: dict[tuple[str, object], Entry] = {}

@@ -14,9 +14,15 @@ SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", "
 NOT_PEOPLES = {
     *("@eadir", "@tmp", "@__thumb", "@recycle", "@recently-snapshot", "@sharebin", "@synoeastream"),
     *("@synoresource", "#recycle", "#snapshot", "$recycle.bin", "recycler", "recycled", "__macosx"),
-    *("system volume information", "lost+found", "found.000"),
+    *("system volume information", "lost+found", "found.000", "ipod photo cache"),
 }
 """Folders in which systems keep thumbnails, what was deleted, and notes of their own; in lower case."""
+
+
+def _is_a_librarys(folder: Path) -> bool:
+    """Whether a folder holds the previews of Apple Photos or of Nextcloud."""
+    is_apples = folder.parent.suffix == ".photoslibrary" and folder.name not in ("originals", "Masters")
+    return is_apples or folder.name.startswith("appdata_")
 
 
 def name_key(name: str) -> str:
@@ -86,7 +92,7 @@ def list_pictures(root: Path, own: Path | None = None, exclude: Iterable[str] = 
                     continue
                 if patterns and unwanted(path):
                     found.excluded += 1
-                elif is_folder and name.casefold() in NOT_PEOPLES:
+                elif is_folder and (name.casefold() in NOT_PEOPLES or _is_a_librarys(path)):
                     found.systems.append(path)
                 elif is_folder and path.is_symlink():
                     tops.append(path)

@@ -21,7 +21,8 @@ class PixelEncoder(CellEncoder):
 
     Args:
         dim: width D of the joint space.
-        network: a name that `data.backbones.load_backbone` knows, such as "resnet152.tv_in1k".
+        network: a name that `data.backbones.load_backbone` knows, such as "resnet152.tv_in1k"; without what
+            follows the dot, timm chooses among published weights.
         weights: a file of its weights; "": those that the library publishes, downloaded once.
         picture_size: the side of the square that it sees, in pixels.
         smallest_crop: in training, the smallest share of a picture that a random cut keeps; see `View`.
@@ -56,7 +57,8 @@ class PixelEncoder(CellEncoder):
             )
         built = load_backbone(network, (weights or None) if trained else None, picture_size, not trained)
         built.network = freeze_batch_norm_2d(built.network)
-        _freeze_unused(built)
+        if trained:  # else it is loaded, and nothing of it trains
+            _freeze_unused(built)
         super().__init__(built.feature_dim, dim, built, drop)
         self.view = self.sees(picture_size, smallest_crop, flip)
 

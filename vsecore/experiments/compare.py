@@ -15,9 +15,9 @@ from torch import Tensor
 
 from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import evaluate, ranks
-from vsecore.experiments.comparison import HEADS, OURS, PAPERS, markdown_table, row
 from vsecore.experiments.queries import hits, resampled
 from vsecore.experiments.statistics import interval
+from vsecore.experiments.tables import HEADS, OURS, PAPERS, markdown_table, row
 from vsecore.recipes import Recipe
 from vsecore.training import Run, load_run, score_split
 from vsecore.training.distributed import best_device

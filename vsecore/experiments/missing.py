@@ -19,11 +19,11 @@ import torch
 
 from vsecore.data.splits import Dataset, FeatureKind
 from vsecore.experiments import gates, ledger, tuning
-from vsecore.experiments.comparison import markdown_table
 from vsecore.experiments.experiment import BY_WORK, Experiment, System, get_experiment, title_of
 from vsecore.experiments.recording import asked_of_record
 from vsecore.experiments.running import RESULTS, run
 from vsecore.experiments.scales import changes_of
+from vsecore.experiments.tables import markdown_table
 from vsecore.experiments.verdicts import outcomes
 from vsecore.recipes import Recipe
 from vsecore.records import Record

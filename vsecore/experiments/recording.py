@@ -15,7 +15,6 @@ from vsecore.data.splits import Dataset, Split
 from vsecore.evaluation import cross_retrieval_ranks, ensemble, evaluate
 from vsecore.experiments import watching
 from vsecore.experiments.claims import FIRST_PLACE
-from vsecore.experiments.comparison import FIVE_FOLDS
 from vsecore.experiments.experiment import Experiment, Training, title_of
 from vsecore.experiments.measures import (
     GRADED,
@@ -31,6 +30,7 @@ from vsecore.experiments.measures import (
 )
 from vsecore.experiments.references import on_truth, shares_true, truth_of
 from vsecore.experiments.scales import SCENES, WORLDS, on_every_processor
+from vsecore.experiments.tables import FIVE_FOLDS
 from vsecore.training import Run, score_split
 from vsecore.training.distributed import best_device
 

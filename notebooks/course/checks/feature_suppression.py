@@ -83,7 +83,7 @@ def solved(z, said, penalty):
 
 PROBE = {
     "Return one column for each word, (D, V).": shape(),
-    "Take the means away from both, then solve (X'X + alpha I) W = X'Y.": same(),
+    "Centre both, then solve (X'X + alpha I) W = X'Y.": same(),
     "Another alpha should give other weights.": same(alpha=30.0),
     "With fewer captions than dimensions, alpha alone makes the matrix invertible.": same(rows=4),
     "You added alpha to every entry. It belongs on the diagonal, alpha times the identity.": (

@@ -272,7 +272,7 @@ HOLM = {
     "That multiplies all by the number of questions (Bonferroni). Holm's factors fall by one from each to "
     "the next.": lambda p, questions: [min(1.0, questions * one) for one in p],
     "The numbers are right, but sorted: give each back in its place.": lambda *given: sorted(holm(*given)),
-    "Right. With it, all answers of an experiment together err as rarely as one.": passed,
+    "Right. With it, the chance of any false alarm in an experiment stays at that of one test.": passed,
 }
 
 STUDIES, RATES, SEEDS = 100, 6, 5

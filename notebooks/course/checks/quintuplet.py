@@ -190,7 +190,7 @@ BREAK = {
 }
 
 EXERCISES = {
-    "09.triplet": code("Offline negatives beside online ones", 8, TRIPLET, off_tri, five, difficulty="easy"),
+    "09.triplet": code("Offline negatives besides online ones", 8, TRIPLET, off_tri, five, difficulty="easy"),
     "09.shared": predict("What both captions share", 4, "a", "b", "c", "d"),
     "09.pairs": code("Pairs without common elements", 10, PAIRS, new_pairs, two_sides),
     "09.weights": code(
