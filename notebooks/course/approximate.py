@@ -1,4 +1,4 @@
-"""FAISS beside the search of `vsecore`: the exact answer, and indexes that keep a few bytes of a vector.
+"""FAISS beside the search of the package: the exact answer, and indexes that keep a few bytes of a vector.
 
 Codebooks are learned from examples. Pictures and sentences of one model lie in different parts of their
 space, so an index that was learned from pictures alone has never seen what it will be asked with; a benchmark
