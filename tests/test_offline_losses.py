@@ -1,6 +1,7 @@
 """Losses with offline negatives against their equations, written out, and their derivatives by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -158,6 +159,11 @@ def test_a_step_gives_each_caption_its_similarities_by_loops_over_the_batch(batc
             wanted += [cosine(a, b, dim=0) for a, b in ((v, off_t), (off_v, t), (off_v, off_t))]
             mine = torch.stack([getattr(found, name)[column] for name in NAMES])
             torch.testing.assert_close(mine, torch.stack([*wanted, swapped]))
+            distinct = torch.arange(len(owners)) != column
+            split = Similarities.of(replace(step, offline_apart=distinct))
+            assert split.offline_pair[column] == split.swapped_pair[column] == -math.inf
+            for pair in ("offline_pair", "swapped_pair"):
+                assert torch.equal(getattr(split, pair)[distinct], getattr(found, pair)[distinct])
             if rows[picture] == owners[text]:
                 together += 1
                 assert (online[column] == -math.inf).all()

@@ -53,6 +53,14 @@ def test_the_printed_block_adds_what_it_was_given_and_the_usual_one_is_torchs():
     change = layer.linear2(layer.linear1(layer.norm2(z)).relu())
     torch.testing.assert_close(printed(x, mask)[mask], (x + change)[mask], **exactly)
     torch.testing.assert_close(usual(x, mask)[mask], (z + change)[mask], **exactly)
+    silent = Block(DIM, HEADS, 5, 1.0, printed_residual=True).double().train()  # whose dropout leaves nothing
+    silent.load_state_dict(printed.state_dict())
+    assert torch.equal(silent(x, mask), x)
+    layer, silent.layer.dropout2.p = silent.layer, 0.0
+    torch.testing.assert_close(silent(x, mask), x + layer.linear2.bias, **exactly)
+    layer.dropout.p = 0.0
+    wanted = layer.linear2(layer.linear1(layer.norm2(x)).relu())
+    torch.testing.assert_close(silent(x, mask), x + wanted, **exactly)
     last = trained(Block(DIM, HEADS, 5, 0.0, norm_last=True))
     theirs = nn.TransformerEncoderLayer(DIM, HEADS, 5, 0.0, batch_first=True).double().eval()
     theirs.load_state_dict(last.layer.state_dict())
@@ -71,6 +79,12 @@ def test_the_first_block_over_words_is_its_formula():
     projected = [part(normal) for part in (block.query, block.key, block.value)]
     z, _ = theirs(*projected, key_padding_mask=~mask)  # no word vector is added
     torch.testing.assert_close(block(x, mask)[mask], (z + block.network(block.norm2(z)))[mask], **exactly)
+    silent = WideningBlock(WORDS, DIM, HEADS, 5, 1.0).double().train()  # whose dropout leaves nothing
+    silent.load_state_dict(block.state_dict())
+    assert not silent(x, mask).any()
+    silent.dropout.p = 0.0
+    wanted = silent.out.bias + silent.network[3].bias
+    torch.testing.assert_close(silent(x, mask), wanted.expand(*x.shape[:2], DIM), **exactly)
 
 
 def test_blocks_follow_each_other():

@@ -77,6 +77,7 @@ def test_slot_attention_is_its_equations(options):
     module = trained(slots(**options))
     x, mask, whole = batch()
     torch.testing.assert_close(module(x, whole, mask), by_formula(module, x, mask, whole))
+    assert len(torch.unique(slots(**options).start, dim=0)) == options.get("slots", SLOTS)
     assert module.mlp[0].out_features == 4 * DIM and slots(expansion=2).mlp[0].out_features == 2 * DIM
 
 
@@ -227,6 +228,8 @@ def test_sines_of_two_places_agree_by_their_distance_alone():
         torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
     assert (products.diagonal(1) < products.diagonal(0)[1:]).all()
     assert sine_line(3, 5).shape == (3, 5) and sine_line(3, 4)[0].tolist() == [0, 1, 0, 1]
+    wanted = [math.sin(2), math.cos(2), math.sin(0.02), math.cos(0.02)]
+    assert sine_line(3, 4)[2].tolist() == pytest.approx(wanted)
 
 
 def test_cells_of_a_grid_have_the_sines_of_their_row_and_column():
@@ -274,5 +277,5 @@ def test_a_pool_gives_vectors_and_what_losses_read_besides(name):
         assert (build_pool(name, DIM).project_global.bias == -math.log(DIM)).all()
     else:
         assert vectors.shape == extra["slots"].shape == (4, SLOTS, DIM) and len(extra) == 1
-        assert torch.equal(extra["slots"], pool.predict.slots_of(x, mask))
+        assert torch.equal(extra["slots"], pool.predict.slots_of(x, mask)) and extra["slots"].requires_grad
         torch.testing.assert_close(vectors, pool.predict(x, MeanPool()(x, mask), mask))
