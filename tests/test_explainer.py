@@ -221,7 +221,7 @@ def test_a_run_of_ones_own_is_exported_and_opened(folder, page, tmp_path, monkey
     monkeypatch.setattr(laying.paths, "is_checkout", lambda: False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch.nn.Module, "cpu", lambda model: None if model is run.model else model)
-    with pytest.raises(ValueError, match="pictures of scenes"):
+    with pytest.raises(ValueError, match="explainer shows scenes"):
         explain(replace(run, data=run.data | {"name": "flickr8k"}))
     frame = explain(run, "my own", height=500)
     assert frame.height == 500

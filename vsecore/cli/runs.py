@@ -68,6 +68,8 @@ def train(
 
     if init and vectors:
         raise ValueError("--vectors is given with --init, whose run has its words' vectors; leave it out")
+    if resume and not recipe and init is None and out is not None:
+        recipe, out = str(out), None
     command = Command(
         recipe=recipe,
         settings=tuple(set_ or ()),

@@ -228,7 +228,7 @@ class _Collection:
             where = f"{self.annotations}, split {name!r}"
             if not pictures:
                 shared = "its column split names them; without it they are shared out"
-                remedy = shared if told else "get the whole file"
+                remedy = shared if told else "a published file is cut off; of your own captions, give it some"
                 yield ValueError(f"{where} has no pictures: wanted some in each split ({remedy})")
             if silent := [entry.name for entry, _ in pictures if not entry.captions]:
                 yield ValueError(f"{where}: {counted(silent, 'picture')} without captions")

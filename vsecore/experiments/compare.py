@@ -106,7 +106,9 @@ class Systems:
             if not part.shows_the_same(first):
                 raise ValueError(f"{folder} reads other pictures or captions than {folders[0]}")
             if run.seed in [known.seed for known in found[system]]:
-                raise ValueError(f"{folder} is another run of {run.recipe.name} from the seed {run.seed}")
+                raise ValueError(
+                    f"{folder} is another run of {run.recipe.name} from the seed {run.seed}: name one"
+                )
             found[system].append(Retrieved.of(run, part, folds))
             places.setdefault(system, folder)
         if first is None or len(found) < least:

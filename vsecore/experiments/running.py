@@ -103,7 +103,7 @@ def run(
         data = open_data(chosen.features or experiment.features).name
         experiment = experiment.as_printed(data)
         if data not in WORLDS and as_published(data) not in FOR_COLLECTION:
-            chosen.log(f"{data} is neither coco nor flickr30k: see vse recipes NAME for which one each is")
+            chosen.log(f"{data} is neither coco nor flickr30k: vse recipes NAME says whose settings it has")
     runner, seeds, log = _Runner(experiment, open_data, chosen), chosen.seeds, chosen.log
     systems = {arm: experiment.systems(arm, runner.features) for arm in runner.arms()}
     for arm, several in systems.items():

@@ -243,8 +243,8 @@ def load_run(folder: str | Path) -> Run:
     identity = read_identity(folder)
     recipe = read_recipe(folder, identity)
     remedy = (
-        "the training was stopped before its first epoch ended; go on with its own command and --resume "
-        f"(vse train {recipe.name} --out {folder} --resume; in Python, resume=True)"
+        f"the training was stopped before its first epoch ended; go on by vse train --resume {folder} "
+        "(in Python, resume=True)"
     )
     if not (folder / checkpoints.CHECKPOINT).is_file():
         raise FileNotFoundError(f"{folder} holds no {checkpoints.CHECKPOINT}: {remedy}")

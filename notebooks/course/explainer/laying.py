@@ -29,7 +29,7 @@ from vsecore.experiments import WORLDS
 from vsecore.scenes import grammar
 from vsecore.scenes.build import boxes_of
 from vsecore.scenes.facts import SIDE
-from vsecore.training import Run
+from vsecore.training import Run, load_run
 
 SCRIPTS = Path(__file__).with_name("page")
 FIRST_EXAMPLES = (
@@ -98,8 +98,8 @@ def lay_explainer(folder: Path, names: Sequence[str] = tuple(trained.SYSTEMS)) -
     part.rename(folder)
 
 
-def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
-    """Open a run of your own, from `fit` or `lesson.trained`, in the explainer; `name` is on its button.
+def explain(run: Run | str | Path, name: str = "yours", height: int = 900) -> IFrame:
+    """Open a run of your own, from `fit`, or by its folder, in the explainer; `name` is on its button.
 
     Python serves the page on this machine: where notebooks run on another one, take
     `python -m course explain` instead.
@@ -107,7 +107,7 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
     Raises:
         ValueError: a part of the system has no JavaScript twin, or it was trained on photographs.
     """
-    content = own(run, name)
+    content = own(run if isinstance(run, Run) else load_run(run), name)
     folder = (paths.ROOT if paths.is_checkout() else Path().absolute()) / "build" / "explainer"
     if _outdated(folder):
         lay_explainer(folder)
@@ -118,7 +118,10 @@ def explain(run: Run, name: str = "yours", height: int = 900) -> IFrame:
 def own(run: Run, name: str) -> dict[str, object]:
     """Return a run as the explainer reads it, under a name; errors as for `explain`."""
     if run.data["name"] not in WORLDS:
-        raise ValueError(f"run was trained on {run.data['name']}: the explainer shows pictures of scenes")
+        raise ValueError(
+            f"run was trained on {run.data['name']}, and the explainer shows scenes: train one on them "
+            "(vse train RECIPE --out FOLDER, without --data)"
+        )
     test = scenes.load(train=1, dev=1, features=run.recipe.features).test
     return exported(copy.deepcopy(run.model).cpu(), run.recipe, run.tokenizer, test, name)
 
