@@ -214,11 +214,11 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
 
     if captions is not None:
         pool = numbered(pool, captions)
+    if pool.caption_ids is not None:
+        return coco_benchmarks(scores, pool.picture_ids, pool.caption_ids)
     if len(pool) != 5000:
         hint = "" if pool.name == "testall" else ": of COCO, try --split testall"
         raise ValueError(f"--coco wants COCO's 5,000 test pictures, and these are {len(pool)}{hint}")
-    if pool.caption_ids is not None:
-        return coco_benchmarks(scores, pool.picture_ids, pool.caption_ids)
     typer.echo(
         "note: CxC and ECCV Caption need COCO's caption ids: give --captions dataset_coco.json", err=True
     )
