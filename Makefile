@@ -13,7 +13,7 @@ COVERAGE ?=
 unexport PYTHONDONTWRITEBYTECODE
 # In any locale, files are read and written as they were here.
 export PYTHONUTF8 := 1
-# What `make grade` grades, where the reports go, and options of `course grade`, such as OPTIONS='--jobs 4'.
+# What `make grade` grades, where the tables go, and options of `course grade`, such as OPTIONS='--jobs 4'.
 HANDED ?= hand-ins
 GRADES ?= grades
 OPTIONS ?=
@@ -101,7 +101,7 @@ lab: $(INSTALLED)  ## Open your copies of the notebooks in JupyterLab.
 learner: $(INSTALLED)  ## Write notebooks to complete into build/learner.
 	$(BIN)/python -m course learner
 
-grade:  ## Grade HANDED=hand-ins in a container; the reports go to GRADES=grades.
+grade:  ## Grade HANDED=hand-ins in a container; the tables go to GRADES=grades.
 	@test -n "$(CONTAINER)" || { echo "Podman or Docker is needed: learners' code is run"; exit 1; }
 	@test -d "$(HANDED)" || { echo "There is no folder $(HANDED): make grade HANDED=the-folder"; exit 1; }
 	$(CONTAINER) build --tag vse-grade --file Containerfile .

@@ -178,7 +178,7 @@ def lab(
 @app.command()
 def grade(
     folder: Annotated[Path, Argument(help="A learner's notebooks, or a class: one subfolder per learner.")],
-    out: Annotated[Path | None, Option(help="Where the report goes. [default: FOLDER/grades]")] = None,
+    out: Annotated[Path | None, Option(help="Where the tables go. [default: FOLDER/grades]")] = None,
     homework: Annotated[
         list[str] | None, Option(help="What was set: 04, or 04.step. Repeatable. [default: all handed in]")
     ] = None,
@@ -186,16 +186,13 @@ def grade(
     minutes: Annotated[float, Option(help="The limit for each notebook.")] = 10.0,
     jobs: Annotated[int, Option(help="How many learners at a time.")] = 1,
 ) -> None:
-    """Run learners' notebooks and report every exercise. This runs their code: do it in a container.
-
-    What was marked before and has not changed is not run again, so a run that was stopped goes on.
-    """
+    """Run learners' notebooks and list their points. This runs their code: do it in a container."""
     os.environ.update(threads.one_thread(os.environ))
     from course.grading.grade import grade_folder
 
     check_writable("--out", out)
-    page = grade_folder(folder, out, homework=homework or (), tier=tier, minutes=minutes, jobs=jobs)
-    typer.echo(f"open {page}")
+    table = grade_folder(folder, out, homework=homework or (), tier=tier, minutes=minutes, jobs=jobs)
+    typer.echo(f"open {table}")
 
 
 def main() -> None:

@@ -3,21 +3,28 @@
 Each notebook has a module with its exercises; `exercise` says how an answer is judged.
 """
 
+import json
+import os
 import pkgutil
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from IPython.core.getipython import get_ipython
 
 from course.checks.exercise import RUN_ABOVE, Exercise, Judgement, Trial, judge_answer
 
-__all__ = ["EXERCISES", "Exercise", "Judgement", "Trial", "check", "exercise"]
+__all__ = ["EXERCISES", "JUDGEMENTS", "Exercise", "Judgement", "Trial", "check", "exercise"]
 
 _modules = [import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
 _tables = [module.EXERCISES for module in _modules if hasattr(module, "EXERCISES")]
 EXERCISES: dict[str, Exercise] = {key: one for each in sorted(_tables, key=min) for key, one in each.items()}
 """All exercises by their keys, in the order of the notebooks."""
+
+JUDGEMENTS = "COURSE_JUDGEMENTS"
+"""The environment variable that names a file to which `check` adds its judgements, a JSON object a line."""
 
 
 def _show(shell: Any, kind: Any, error: Any, trace: Any, tb_offset: int | None = None) -> None:
@@ -60,4 +67,8 @@ def check(exercise: str, answer: Any) -> Judgement:
     """
     if exercise not in EXERCISES:
         raise ValueError(f"exercise is {exercise!r}: it must be one of {', '.join(sorted(EXERCISES))}")
-    return judge_answer(EXERCISES[exercise], answer)
+    judgement = judge_answer(EXERCISES[exercise], answer)
+    if path := os.environ.get(JUDGEMENTS):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"exercise": exercise, **asdict(judgement)}) + "\n")
+    return judgement

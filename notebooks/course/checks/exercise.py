@@ -72,10 +72,8 @@ class Exercise:
         instead: functions and classes of other libraries that an answer may not use, since they already do
             the work; by their names, such as "GRUCell".
         message: what is said of a right answer.
-        caller: for an answer that takes networks or an optimizer, which cannot pass between processes. Given
-            the answer and plain values it builds them, calls the answer and returns plain values. The trials
-            get this call in place of the answer, and the grader has it made where the answer lies. It holds
-            no right answer, and uses nothing of its own module.
+        caller: for an answer that takes networks or an optimizer: given the answer and plain values it builds
+            them, calls the answer and returns plain values. The trials get this call in place of the answer.
         inputs: makes the arguments that trials hand to an answer, anew for each call. Called with nothing it
             makes a typical input, on which known mistakes show.
         solution: a right answer that is no function.
@@ -129,7 +127,8 @@ def judge_answer(task: Exercise, answer: Any) -> Judgement:
     if is_stub(answer):
         return not_answered(task, answer)
     if helper := borrowed(answer, task.defined_above, task.instead):
-        return refused(task, helper)
+        message = f"Your answer uses {helper}, which does the work already. Write it out."
+        return Judgement(task.title, 0, len(task.trials), message)
     return judge_by_trials(task, task.called(answer))
 
 
@@ -140,12 +139,6 @@ def not_answered(task: Exercise, answer: Any = ...) -> Judgement:
         missing = [number for number, part in enumerate(answer, start=1) if is_stub(part)]
         if len(missing) < len(answer):
             message += f" Part {missing[0]} of {len(answer)} is still missing."
-    return Judgement(task.title, 0, len(task.trials), message)
-
-
-def refused(task: Exercise, helper: str) -> Judgement:
-    """The judgement of an answer that leaves the work to something else."""
-    message = f"Your answer uses {helper}, which does the work already. Write it out."
     return Judgement(task.title, 0, len(task.trials), message)
 
 

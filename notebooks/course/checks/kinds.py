@@ -45,10 +45,6 @@ that each trial is the first that some wrong answer fails. They make that answer
 or the reference's result, damaged on this trial's inputs. Where that will not do, give a trial `wrong=[...]`:
 answers that pass the trials before it and fail this one.
 
-**The grader** sends the source of a reference or a `caller` to another process. So write it as an undecorated
-function at the top level of the module, without annotations as learners write it, let it use only what is
-imported from other modules, under names other than its own, and let it call an answer by position.
-
 Four things to keep in mind. Two equal hints in one table are one entry. `gradient` compares with the
 reference's gradient: say `exact=False` where right answers may have another one (if the reference also
 normalises, for example). Integers, lists and arrays are brought into the form of the `solution`, or of what
