@@ -100,6 +100,9 @@ def test_a_part_of_the_input_is_left_out_in_training_only():
     assert torch.equal(loss.eval()(a_step()), loss(a_step()))
     sober = captioning(drop=0.0)
     assert torch.equal(sober(a_step()), sober(a_step()))
+    (x, mask, tokens, *rest), writes = batch(), decoder(drop=1 - 1e-12).train()
+    nothing = writes(x, mask, tokens, *rest)
+    torch.testing.assert_close(writes(-x, mask, tokens.flip(1), *rest), nothing)  # no word, and no picture
 
 
 SMALL = {
