@@ -13,7 +13,8 @@ from vsecore.cli import app
 from vsecore.data.extraction import extract
 from vsecore.data.features import check_precomp, open_precomp
 from vsecore.data.joining import join
-from vsecore.data.karpathy import load_karpathy, load_photographs, numbered
+from vsecore.data.karpathy import from_files, load_karpathy, numbered
+from vsecore.data.photographs import View
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_each_caption_keeps_its_number(coco, features):
     known = {str(one["sentid"]): one["raw"] for image in images for one in image["sentences"]}
     for name in ("train", "dev", "test"):
         sources = (load_karpathy(coco)[name], getattr(open_precomp(features), name))
-        for split in (*sources, getattr(load_photographs(coco), name)):
+        for split in (*sources, getattr(from_files(load_karpathy(coco), View()), name)):
             assert split.caption_ids is not None
             assert [known[number] for number in split.caption_ids] == split.captions
     assert len(known) > sum(len(split.captions) for split in load_karpathy(coco).values())  # one has six
@@ -98,7 +99,7 @@ def test_the_tables_of_coco_get_the_numbers_of_the_run(coco, features, tmp_path,
 
 
 def test_features_without_numbers_get_them_from_karpathys_file(coco):
-    whole = load_photographs(coco).test
+    whole = from_files(load_karpathy(coco), View()).test
     bare = replace(
         whole,
         captions=[caption.lower().replace(".", " .") for caption in whole.captions],  # as folders have them

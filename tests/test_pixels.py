@@ -13,7 +13,7 @@ from torchvision.ops.misc import FrozenBatchNorm2d
 from small import assert_resumes_with_the_same_bits
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
-from vsecore.data.karpathy import load_photographs
+from vsecore.data.karpathy import from_files, load_karpathy
 from vsecore.data.photographs import View
 from vsecore.data.vocabulary import Vocabulary
 from vsecore.encoders.pixels import PixelEncoder
@@ -60,7 +60,7 @@ def recipe(weights):
 
 @pytest.fixture(scope="module")
 def data(drawn_photographs, recipe):
-    return load_photographs(drawn_photographs, recipe.view())
+    return from_files(load_karpathy(drawn_photographs), recipe.view())
 
 
 def test_a_picture_is_evaluated_as_torchvision_cuts_its_middle(tmp_path):

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 from small import assert_resumes_with_the_same_bits
 from steps import step_of_scores
 from towers import make_towers
-from vsecore.data.karpathy import load_photographs
+from vsecore.data.karpathy import from_files, load_karpathy
 from vsecore.data.words import TokenizedCaptions
 from vsecore.encoders.pretrained_towers import read_vision_config
 from vsecore.recipes import get
@@ -80,7 +80,7 @@ def test_both_are_embedded_as_transformers_does_whatever_the_padding(folders, ki
 def test_the_loss_goes_on_where_the_towers_were_trained(folders, kind, drawn_photographs):
     folder, model = folders[kind]
     recipe = get(str(folder))
-    data = load_photographs(drawn_photographs, recipe.view())
+    data = from_files(load_karpathy(drawn_photographs), recipe.view())
     system = System.build(recipe, data, recipe.tokenizer(data.train.captions))
     (loss,) = system.losses.values()
     assert float(loss.log_scale.detach()) == pytest.approx(float(model.logit_scale.detach()))
@@ -109,7 +109,7 @@ def test_training_further_resumes_with_the_same_bits_and_needs_no_folder_afterwa
     moved.symlink_to(folder)
     small = {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 0}
     recipe = get(str(moved)).override({f"training.{name}": value for name, value in small.items()})
-    data = load_photographs(drawn_photographs, recipe.view())
+    data = from_files(load_karpathy(drawn_photographs), recipe.view())
     state = assert_resumes_with_the_same_bits(tmp_path / "run", recipe, data, stop=3)
     begun = System.build(recipe, data, recipe.tokenizer(data.train.captions)).state_dict()
     still = [name for name, x in begun.items() if torch.equal(x, state[name])]

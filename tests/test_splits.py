@@ -119,8 +119,6 @@ OTHERS = [
     ("pixel", of(), "feature_kind"),
     ("grid", of(test={"pictures": np.zeros((5, 3, 5))}), "differ"),
     ("pixels", of(train={"pixels": True}, dev={"pixels": True}, test={"pictures": BIG}), "differ"),
-    ("grid", of(dev={"targets": targets()}), "targets"),
-    ("grid", of(train={"targets": targets()}, dev={"targets": targets(3)}), "targets"),
 ]
 
 

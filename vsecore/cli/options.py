@@ -171,7 +171,8 @@ def open_dataset(
     from vsecore import scenes
     from vsecore.data.boxes import with_boxes
     from vsecore.data.features import open_precomp
-    from vsecore.data.karpathy import load_photographs
+    from vsecore.data.karpathy import from_files, load_karpathy
+    from vsecore.data.photographs import View
     from vsecore.experiments import WORLDS
     from vsecore.experiments.recording import COCO_5K
 
@@ -182,7 +183,7 @@ def open_dataset(
             f"--data is {data}, and this recipe reads pixels: name a folder of photographs and captions"
         )
     if features == "pixels":
-        return load_photographs(Path(data), view)
+        return from_files(load_karpathy(Path(data)), view or View())
     if data in WORLDS:
         return replace(scenes.load(features=features, **WORLDS[data]), name=data)
     try:

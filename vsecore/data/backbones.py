@@ -144,10 +144,6 @@ class RegionBackbone(Backbone):
         return self.features_and_boxes(pictures, sizes)[0]
 
     def features_and_boxes(self, pictures: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor | None]:
-        if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[1] != 3:
-            raise ValueError(
-                f"pictures are {pictures.dtype} {tuple(pictures.shape)}: wanted uint8 (B, 3, H, W)"
-            )
         inside = [(int(height), int(width)) for height, width in sizes[:, :2]]
         seen = self.normalise(pictures)
         for picture, (height, width) in zip(seen, inside, strict=True):

@@ -127,14 +127,6 @@ def missing_pictures(root: Path, json_path: Path) -> list[str]:
     return [entry.file for pictures in splits for entry, path in pictures if path is None]
 
 
-def load_photographs(root: str | Path, view: View | None = None) -> Dataset:
-    """Open a folder for `load_karpathy` without extracting features: a batch reads its own pictures.
-
-    `view` is how they are seen, None: the middle of each, 224 pixels wide.
-    """
-    return from_files(load_karpathy(root), view or View())
-
-
 def from_files(splits: Mapping[str, CaptionSplit], view: View) -> Dataset:
     """Make a dataset of pixels from "train", "dev" and "test" as `load_karpathy` gives them."""
     train, dev, test = (

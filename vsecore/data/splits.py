@@ -249,11 +249,6 @@ class Dataset:
             )
         if len({shape[2:] for shape in shapes.values()}) > 1:
             raise ValueError(f"splits of {self.name!r} differ in the width of features or pictures: {shapes}")
-        widths = {split.name: split.targets.shape[1] for split in splits if split.targets is not None}
-        if widths and (self.train.targets is None or len(set(widths.values())) > 1):
-            raise ValueError(
-                f"splits of {self.name!r} have targets of widths {widths}: wanted one width, and train's too"
-            )
 
     @property
     def feature_dim(self) -> int:

@@ -94,7 +94,7 @@ class Index:
 
         If it is killed, the same call continues: what was embedded is kept, nothing is there twice. Folders
         in it are searched too; for what is left out and may be excluded, see `list_pictures`. The index is
-        kept in a `folder`; None: in memory, until `save`. `url` is the address of a Qdrant server for the
+        kept in a `folder`; None: in memory. `url` is the address of a Qdrant server for the
         vectors; None: they are searched in this process.
 
         Raises:
@@ -104,7 +104,7 @@ class Index:
         """
         kept_in = None if folder is None else expanded(folder)
         _list_pictures(pictures, kept_in, exclude)  # before anything is created
-        collection = _new_collection(engine)
+        collection = f"vse-{engine.fingerprint[:12]}-{secrets.token_hex(4)}"
         facts = Facts(engine.name, engine.fingerprint, list(engine.shape), engine.source, collection)
         index = cls(engine, Store(kept_in, facts), url)
         if engine.source not in (None, index.store.facts.source):  # its run, or its network, was moved
@@ -126,10 +126,6 @@ class Index:
             return cls(engine, store, url)
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{error}; if it was moved, index again and name where it is") from None
-
-    def save(self, folder: str | Path) -> None:
-        """Write an index that is in memory, or a copy of one that is not, into a folder."""
-        self.store.copy_to(folder, _new_collection(self.engine))
 
     def close(self) -> None:
         """Let go of the index's file."""
@@ -288,10 +284,6 @@ class Index:
         """Return those that are there: another process may have taken some out since this one read them."""
         paths = {entry.number: entry.path for entry in self.store.entries([number for number, _ in best])}
         return [Found(number, paths[number], score) for number, score in best if number in paths]
-
-
-def _new_collection(engine: Engine) -> str:
-    return f"vse-{engine.fingerprint[:12]}-{secrets.token_hex(4)}"
 
 
 def _is_gone(path: Path) -> bool:

@@ -16,7 +16,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -185,21 +185,6 @@ class Store:
     def drop(self, numbers: Iterable[int]) -> None:
         with self._transaction():
             self._open.executemany("DELETE FROM pictures WHERE number = ?", [(one,) for one in numbers])
-
-    def copy_to(self, folder: str | Path, collection: str) -> None:
-        """Write the same index into another folder, with a name of its own for a server."""
-        folder = expanded(folder)
-        path = folder / FILE
-        if path.exists():
-            raise ValueError(f"{folder} holds an index already: name another folder, or delete it first")
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{FILE}.part")
-        partial.unlink(missing_ok=True)
-        facts = json.dumps(asdict(replace(self.facts, collection=collection)))
-        with contextlib.closing(sqlite3.connect(partial)) as other, other:
-            self._open.backup(other)
-            other.execute("UPDATE facts SET value = ? WHERE name = 'index'", (facts,))
-        partial.replace(path)
 
     def _pictures(self, columns: str, numbers: Sequence[int] | None) -> Iterator[list[Any]]:
         wanted = self.numbers() if numbers is None else numbers
