@@ -294,8 +294,8 @@ said = ["(start)", *(word for word, _ in tokenizer.words_of(caption)), "(end)"]
 drawings.pools(seen, on_boxes[owner], on_words[row][:, : len(said)], said, caption)
 
 # %% [markdown]
-# If a pool looks at a thing in the picture and reads its name in the caption, its two sides agree. Hardly any pool does so here. Several
-# pools even sit on the cat, which the caption never names. They may: no loss tells a picture's pool which box to choose, and after the
+# If a pool looks at a thing in the picture and reads its name in the caption, its two sides agree. Few of the eight do so here. Some
+# even sit on the cat, which the caption never names. They may: no loss tells a picture's pool which box to choose, and after the
 # Transformer even the cat's vector carries something of the whole picture.
 #
 # One example proves nothing. Do pool $k$ of the picture and pool $k$ of the caption mean the same thing? The scenes let us measure it,
@@ -689,7 +689,7 @@ check("06.explore", (expected, found))
 #
 # - A global loss between two means compares every box with every word, in one sum; it never says which of them belong together.
 # - Node pooling gives both sides the same number of parts, by learned questions; each part has a hinge against the global hardest negative.
-# - A pool of the picture agrees with the same pool of the caption more than with another, but so do random pools, nearly as much; only
+# - A pool of the picture agrees with the same pool of the caption more than with another, but so do random pools, though often less; only
 #   chance at the start makes pools differ.
 # - Node cross-attention, whose softmax has no factor, is nearly a mean. Neither loss helps here: node pooling costs 16 points of rsum, node
 #   cross-attention 4, less than our margin, but also over one point of mAP@R.

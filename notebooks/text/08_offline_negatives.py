@@ -566,8 +566,8 @@ for name, size in bytes_of.items():
     print(f"{name:34}{size / 1e9:7.1f} GB")
 
 # %% [markdown]
-# The work is one product: pictures × captions × width multiply-adds. The paper reports 3,400 seconds for COCO with VSRN, and does not name the
-# machine.
+# The work is one product: pictures × captions × width multiply-adds. The paper reports 3,400 seconds for COCO with VSRN, which has one vector for each side,
+# and does not name the machine.
 # In our recorded benchmark, mining with all its sorting takes less than twice as long as the bare product.
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
@@ -583,7 +583,7 @@ print(f"mining {sizes}: {ratio:.1f} times as long as the product alone ({measure
 # %% [markdown]
 # The product is computed once, between the two rounds. If each side has one vector, it is most of the work. Some systems, such as SCAN and
 # BFAN, compare all words with all boxes, for every picture and every caption, which takes far longer. The paper trains them with the lists
-# of another model, VSRN, which has one vector for each side. The list only records which items are easily confused, so another
+# of another model, VSRN. The list only records which items are easily confused, so another
 # model can make it.
 #
 # ## A fresh draw in each epoch

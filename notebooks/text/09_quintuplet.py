@@ -130,8 +130,8 @@ for title in draw.MEASURES.values():
 
 # %% [markdown]
 # In the paper's figure 4, on COCO, AdapOffQuin needs fewer than ten epochs to pass its baseline's best R@1. Here (dotted: the first round's
-# best) all three end within a
-# few points, too few to tell apart in such short runs.
+# best) all three end within a few points
+# of each other, too close for such short runs.
 #
 # ## Seven similarities
 #
@@ -520,7 +520,7 @@ lesson.finding("a second round has it no more often", max(after_second) < after_
 # The whole order asks two things: the pair above the offline negative, and the offline negative above the *hardest of a batch*. With random weights
 # the second hardly ever happens.
 #
-# The rows *above the offline one* flatter the second model, because the lists hold the *first* model's mistakes, not its own. In the figure the
+# The rows *above the offline one* flatter the second-round models, because the lists hold the *first* model's mistakes, not their own. In the figure the
 # pairs end up right of both negatives, but these stay mixed: no hierarchy has formed.
 #
 # ## Both directions at once

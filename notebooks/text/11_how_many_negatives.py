@@ -648,7 +648,7 @@ lesson.outcome("max violation: 2.5", 2.2 < dots.gap(adopt_ends, ends["max violat
 # **How sure we are.** Five seeds on one drawn world. On Flickr8k, three seeds put AdOpt 46 above the hardest triplet, whose training is
 # still improving. All comparisons are on [the evidence page](../evidence/2ad.md).
 #
-# Here are 2AD as a whole and VSE∞ (GPO and max violation) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but
+# Here are 2AD as a whole and VSE∞ (max violation and GPO, a [learned pool](10_pooling.ipynb)) on the course's scoreboard, trained on regions, not on cells as above. VSE∞ is higher, but
 # here it sees the whole input in training, where 2AD leaves out a fifth: see [All together](17_all_together.ipynb).
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]

@@ -809,8 +809,8 @@ lesson.outcome("17 nats beside 0.7", [round(end, 1) for end in ends] == [17.4, 0
 # ```{exercise} Change one thing
 # :label: ex-15-explore
 #
-# Compare the reliance of both losses. Then change the margin, to 0.05 or 0.5. You should see the reliance beside the rsum without marks, and both must be read
-# together, because a system that has learned little relies on nothing.
+# Write down which loss will rely on the marks more, run the cell, and write what came out. Then change the margin, to 0.05 or 0.5. Read the reliance beside the rsum without marks: a system that has
+# learned little relies on nothing.
 # ```
 
 # %% tags=["nbval-ignore-output"]

@@ -709,7 +709,7 @@ lesson.finding("LTD finds a little more that is true", of_ltd_five > of_bl_five 
 # :label: ex-16-explore
 #
 # The multiplier of our short training learned forty times as fast as the paper's. Try 1 and 200. The cell prints the highest $\lambda$, the reconstruction loss at
-# the end, and the rsum. Which of them do you expect to change most?
+# the end, and the rsum. Write down which will change most, run it, and write what came out.
 # ```
 
 # %% tags=["nbval-ignore-output"]
@@ -736,7 +736,7 @@ check("16.explore", (your_expectation, your_finding))
 # :class: dropdown
 #
 # With $\rho = 0.005$, a hundred steps with $g$ below 1 on average move $\lambda$ by less than a half, so the term acts like a constant weight of about $1/\eta = 2.5$. Very fast
-# multipliers overshoot: $\lambda$ grows large before the loss has had time to fall. And yet the paper's rate has no lower rsum here, 406.6 against 404.8. One
+# multipliers overshoot: $\lambda$ grows large before the loss has had time to fall. And yet the paper's rate has no lower rsum here, 406.0 against 404.4. One
 # seed and a hundred steps say little, but they warn: the system with the lower loss need not retrieve better.
 # ````
 #

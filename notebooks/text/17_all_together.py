@@ -228,7 +228,7 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 4 > 3 > max(ms
 #
 # 2AD has two ideas: a pool and a loss. We trained all four combinations on grid cells, with five seeds and a fifth left out, until the last
 # third of the epochs brought under 1 % (thirty epochs for the mean, fifteen for AdPool). VSE++ reaches 442.8, AdPool in place of the mean
-# 506.4 (+63.6), and AdOpt in place of max violation 447.7 (+4.8).
+# 506.4 (+63.6), and AdOpt in place of max violation 447.7 (+4.8; gains are taken before rounding).
 #
 # ```{exercise} Do gains add up?
 # :label: ex-17-predict
