@@ -33,7 +33,7 @@ def system_of(name, **changes):
     learner = recipe(name, **changes)
     tokenizer = learner.tokenizer(data.train.captions)
     torch.manual_seed(0)
-    system = System.build(learner, data, tokenizer).double().train()
+    system = System(learner, data, tokenizer).double().train()
     mode = learner.training.batches
     batch = next(iter(make_loader(data.train, tokenizer, 10, mode=mode)))
     batch.pictures, batch.targets = batch.pictures.double(), batch.targets.double()

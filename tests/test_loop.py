@@ -172,7 +172,7 @@ def test_what_predicts_sets_has_a_rate_of_its_own(add):
     data = small_data()
     for sets, backbone, groups in ((0.05, 0.2, 3), (0.2, 0.2, 2), (1.0, 0.2, 2), (0.0, 1.0, 2)):
         a_recipe = recipe(**changes, training__set_factor=sets, training__pretrained_factor=backbone)
-        system = System.build(a_recipe, data, a_recipe.tokenizer(data.train.captions))
+        system = System(a_recipe, data, a_recipe.tokenizer(data.train.captions))
         optimizer = make_optimizer(system, a_recipe.training)
         rates = {id(one): group["lr"] for group in optimizer.param_groups for one in group["params"]}
         assert len(optimizer.param_groups) == groups and optimizer.param_groups[0]["lr"] == 0.01

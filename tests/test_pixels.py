@@ -202,7 +202,7 @@ def test_each_side_has_its_own_learning_rate(recipe, data, tmp_path):
 
     make_bert(tmp_path, data.train.captions)
     mixed = recipe.override({"text.encoder": "bert", "text.encoder.weights": str(tmp_path)})
-    system = System.build(mixed, data, mixed.tokenizer(data.train.captions))
+    system = System(mixed, data, mixed.tokenizer(data.train.captions))
 
     def rates(**settings):
         groups = make_optimizer(system, Training(learning_rate=1.0, **settings)).param_groups

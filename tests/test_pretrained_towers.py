@@ -81,7 +81,7 @@ def test_the_loss_goes_on_where_the_towers_were_trained(folders, kind, drawn_pho
     folder, model = folders[kind]
     recipe = get(str(folder))
     data = from_files(load_karpathy(drawn_photographs), recipe.view())
-    system = System.build(recipe, data, recipe.tokenizer(data.train.captions))
+    system = System(recipe, data, recipe.tokenizer(data.train.captions))
     (loss,) = system.losses.values()
     assert float(loss.log_scale.detach()) == pytest.approx(float(model.logit_scale.detach()))
     scores = torch.rand(4, 4, generator=torch.manual_seed(0)) * 2 - 1
@@ -111,7 +111,7 @@ def test_training_further_resumes_with_the_same_bits_and_needs_no_folder_afterwa
     recipe = get(str(moved)).override({f"training.{name}": value for name, value in small.items()})
     data = from_files(load_karpathy(drawn_photographs), recipe.view())
     state = assert_resumes_with_the_same_bits(tmp_path / "run", recipe, data, stop=3)
-    begun = System.build(recipe, data, recipe.tokenizer(data.train.captions)).state_dict()
+    begun = System(recipe, data, recipe.tokenizer(data.train.captions)).state_dict()
     still = [name for name, x in begun.items() if torch.equal(x, state[name])]
     assert not [name for name in still if "position_ids" not in name and not name.endswith("k_proj.bias")]
     moved.unlink()

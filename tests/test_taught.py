@@ -553,7 +553,7 @@ def worse_of_two_ranks():
 def gradient_of_a_whole_batch():
     data = small_data(counts=False)
     tokenizer = recipe().tokenizer(data.train.captions)
-    model = System.build(recipe(), data, tokenizer).model.double().train()
+    model = System(recipe(), data, tokenizer).model.double().train()
     batch = next(iter(make_loader(data.train, tokenizer, 10)))
     batch.pictures = batch.pictures.double()
 

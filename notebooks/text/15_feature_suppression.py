@@ -326,7 +326,7 @@ def known(run, kind, words, test):  # -> AUC of each word, (V,), in percent
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(seed)
-untrained = System.build(recipe, dataset, tokenizer).eval()  # a reference for the probe
+untrained = System(recipe, dataset, tokenizer).eval()  # a reference for the probe
 auc = {
     "untrained": known(untrained, "no marks", words, "gone"),
     "trained with no marks": known(runs["no marks"], "no marks", words, "gone"),

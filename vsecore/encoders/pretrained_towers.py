@@ -184,11 +184,9 @@ class CaptionTower(TextEncoder):
             )
         if mask is not None:
             tokens = torch.where(mask, tokens, self.pad)
-        return self.backbone(self._padded(tokens)).unsqueeze(1), None  # (C, 1, D)
-
-    def _padded(self, tokens: Tensor) -> Tensor:
-        """Return tokens as long as the tower wants them."""
-        return tokens
+        if self.kind == "siglip":
+            tokens = pad(tokens, (0, self.longest - tokens.shape[1]), value=self.pad)
+        return self.backbone(tokens).unsqueeze(1), None  # (C, 1, D)
 
 
 class CLIPCaptions(CaptionTower):
@@ -212,9 +210,6 @@ class SigLIPCaptions(CaptionTower):
     """
 
     kind = "siglip"
-
-    def _padded(self, tokens: Tensor) -> Tensor:
-        return pad(tokens, (0, self.longest - tokens.shape[1]), value=self.pad)
 
 
 class _Projected(nn.Module):

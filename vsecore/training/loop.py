@@ -86,7 +86,7 @@ class _Training:
         )
         self.tokenizer: Tokenizer = settings.tokenizer or recipe.tokenizer(data.train.captions)
         torch.manual_seed(settings.seed)
-        system = System.build(recipe, data, self.tokenizer, settings.vectors)
+        system = System(recipe, data, self.tokenizer, settings.vectors)
         if settings.weights is not None:
             checkpoints.load_weights("weights", system.model, settings.weights)
         self.system = system.to(self.accelerator.device)
@@ -135,15 +135,9 @@ class _Training:
         """Whether all epochs are done, patience has run out, or a callback has asked to stop."""
         return self.recipe.training.is_over(self.state.history) or from_main_process(lambda: self.stopped)
 
-    @property
-    def rate(self) -> float:
-        """The learning rate of the first group of weights in the next step."""
-        return float(self.schedule.get_last_lr()[0])
-
     def batches_of_epoch(self) -> Iterator[Batch]:
         """Yield the rest of the epoch's batches; note the time that waiting and steps take."""
         state = self.state
-        self.last_rate = self.rate
         self.meter = LossMeter(state.loss_sums, self.accelerator.device)
         self.system.train()
         bar = progress(
@@ -173,7 +167,7 @@ class _Training:
         self.optimizer.zero_grad()
         self.accelerator.backward(sum(terms.values()))
         norm = self.accelerator.clip_grad_norm_(self.system.parameters(), self.recipe.training.clip_norm)
-        self.last_rate = self.rate
+        self.last_rate = float(self.schedule.get_last_lr()[0])  # of the first group of weights
         self.optimizer.step()
         self.schedule.step()
 

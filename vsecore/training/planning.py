@@ -18,7 +18,7 @@ from vsecore.data.splits import Dataset, Split
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.evaluation import evaluate
-from vsecore.mining.models import search_embedded
+from vsecore.mining.models import Search, search_embedded
 from vsecore.model import VSE
 from vsecore.processes import from_main_process
 from vsecore.recipes import Recipe
@@ -33,9 +33,6 @@ LONG_ENOUGH = 0.5
 """Seconds of comparing beside which the fixed cost of a call no longer counts."""
 TARGET_DIM = 384
 """The width of a caption's target where there is none yet: that of all-MiniLM-L6-v2."""
-
-
-Compare = Callable[[VSE, Embedding, Embedding, np.ndarray], None]
 
 
 @dataclass(frozen=True)
@@ -112,20 +109,15 @@ class _StepTimer:
     """Where the steps ran; a training that has ended moves its model to the CPU."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self._steps, self._before = seconds, list[float](), time.perf_counter()
-
-    @property
-    def took(self) -> list[float]:
-        """The seconds of each step that counts."""
-        return self._steps[1:] or self._steps
+        self.seconds, self.steps, self._before = seconds, list[float](), time.perf_counter()
 
     def __call__(self, event: Event) -> None:
         _finish_on_gpu()
         self.event, before, self._before = event, self._before, time.perf_counter()
         self.device = next(event.system.parameters()).device
         if event.kind == "step":
-            self._steps.append(self._before - before)
-        enough = from_main_process(lambda: sum(self._steps[1:]) >= self.seconds)  # several end together
+            self.steps.append(self._before - before)
+        enough = from_main_process(lambda: sum(self.steps[1:]) >= self.seconds)  # several end together
         self._before = time.perf_counter()
         if enough:
             raise EnoughError
@@ -166,6 +158,7 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
     with contextlib.suppress(EnoughError), without_progress():  # its bar would show a training
         fit(recipe, data, tokenizer=tokenizer, negatives=negatives, callback=timer, **keywords)
     system, settings = timer.event.system.to(timer.device), recipe.training
+    model, steps = system.model, timer.steps[1:] or timer.steps
     examples = len(data.train.captions) if settings.batches == "pairs" else len(data.train)
     pictures = [split.pictures for split in (data.train, data.dev, data.test)]
     feature_bytes = sum(int(np.prod(x.shape, dtype=np.int64)) * x.dtype.itemsize for x in pictures)
@@ -173,30 +166,32 @@ def plan(recipe: Recipe, data: Dataset, *, seconds: Positive = 20.0, **keywords:
         device=hardware(timer.device),
         steps=examples // settings.batch_size,
         epochs=settings.epochs,
-        step_seconds=sum(timer.took) / len(timer.took),
-        evaluation_seconds=_seconds_of(_evaluate, system.model, data.dev, tokenizer),
+        step_seconds=sum(steps) / len(steps),
+        evaluation_seconds=_seconds_of(
+            lambda v, t, owner: evaluate(score_embedded(model, v, t), owner), model, data.dev, tokenizer
+        ),
         memory_bytes=peak_memory(),
         gpu_memory_bytes=torch.cuda.max_memory_allocated(),  # 0 without one
         feature_bytes=0 if data.feature_kind == "pixels" else feature_bytes,
         # Weights, their best, and two moments of each, in float32; a first round's stay beside them.
         run_bytes=4 * 4 * sum(weight.numel() for weight in system.parameters())
         + (0 if first is None else first.run_bytes),
-        mining_seconds=0.0 if first is None else _seconds_of(_mine, system.model, data.train, tokenizer),
+        mining_seconds=0.0
+        if first is None
+        else _seconds_of(
+            lambda *embedded: Search.run(*search_embedded(model, *embedded)), model, data.train, tokenizer
+        ),
         first_round=first,
     )
 
 
-def _evaluate(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
-    evaluate(score_embedded(model, v, t), owner)
-
-
-def _mine(model: VSE, v: Embedding, t: Embedding, owner: np.ndarray) -> None:
-    search, workers = search_embedded(model, v, t, owner)
-    search.run(workers)
-
-
 @torch.inference_mode()
-def _seconds_of(compare: Compare, model: VSE, split: Split, tokenizer: Tokenizer) -> float:
+def _seconds_of(
+    compare: Callable[[Embedding, Embedding, np.ndarray], object],
+    model: VSE,
+    split: Split,
+    tokenizer: Tokenizer,
+) -> float:
     """Return what embedding a split and comparing all pairs will take, from what it takes on a few pictures.
 
     Embedding takes time by the number of pictures, comparing by that of pairs. Comparing is timed on as many
@@ -213,7 +208,7 @@ def _seconds_of(compare: Compare, model: VSE, split: Split, tokenizer: Tokenizer
         v, t = (side[torch.arange(len(side)).repeat(copies)] for side in embedded)
         owner = np.concatenate([few.owner + copy * len(few) for copy in range(copies)])
         began = time.perf_counter()
-        compare(model, v, t, owner)
+        compare(v, t, owner)
         _finish_on_gpu()
         return time.perf_counter() - began
 

@@ -2,14 +2,12 @@
 
 import time
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from vsecore.data.offline_negatives import OfflineNegatives
 from vsecore.data.splits import Dataset
 from vsecore.mining import mine
 from vsecore.processes import from_main_process
-from vsecore.recipes import FirstRound, Recipe
+from vsecore.recipes import Recipe
 from vsecore.training.checkpoints import locked, refuse_to_overwrite
 from vsecore.training.distributed import best_device, make_accelerator
 from vsecore.training.identity import RUN, compare, read_identity
@@ -62,7 +60,17 @@ def fit_in_rounds(
             callback=first_callback,
         )
         began = time.perf_counter()
-        negatives = from_main_process(partial(_mine, first, first_round, data, settings))
+        negatives = from_main_process(
+            lambda: mine(
+                first.model.to("cpu" if settings.device == "cpu" else best_device()),
+                data.train,
+                first.tokenizer,
+                first_round.texts,
+                first_round.pictures,
+                folder=None if folder is None else folder / NEGATIVES,
+                recipe=f"{first.recipe.name} {first.recipe.hash()}",
+            )
+        )
     return fit(
         recipe,
         data,
@@ -70,17 +78,4 @@ def fit_in_rounds(
         negatives=negatives,
         weights=dict(first.model.cpu().state_dict()) if first_round.keeps_weights else settings.weights,
         earlier_seconds=first.timings["seconds"] + time.perf_counter() - began,
-    )
-
-
-def _mine(run: Run, first_round: FirstRound, data: Dataset, settings: Settings) -> OfflineNegatives:
-    """Find the negatives of the training split, or read them, if they have been found."""
-    return mine(
-        run.model.to("cpu" if settings.device == "cpu" else best_device()),
-        data.train,
-        run.tokenizer,
-        first_round.texts,
-        first_round.pictures,
-        folder=None if settings.folder is None else settings.folder / NEGATIVES,
-        recipe=f"{run.recipe.name} {run.recipe.hash()}",
     )

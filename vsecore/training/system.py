@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from vsecore.data.splits import Dataset
 from vsecore.data.words import Tokenizer
 from vsecore.embedding import Embedding
 from vsecore.losses import LOSSES, Step
-from vsecore.model import VSE
 from vsecore.normalisation import BATCH_NORMS
 from vsecore.processes import gather
 from vsecore.recipes import Recipe
@@ -23,45 +21,23 @@ from vsecore.registry import names_read
 class System(nn.Module):
     """Everything that has weights or state: two towers, their similarity, and the losses.
 
-    Args:
-        model: the towers and their similarity.
-        losses: the losses by name, each called as `loss(step)`.
-        weights: the factor of each loss in the sum, by its name.
-        frozen_epochs: the pretrained weights stay as they are for so many epochs.
-        embed_at_a_time: the encoders' micro-batch (gradient caching), see `VSE.forward`; None: the whole
-            batch, as it must be if a layer normalises over it.
+    It is built from a recipe, with new weights from torch's global generator, for what some data have:
+    features of one width, and targets if a loss predicts them.
     """
 
     def __init__(
-        self,
-        model: VSE,
-        losses: Mapping[str, nn.Module],
-        weights: Mapping[str, float],
-        frozen_epochs: int = 0,
-        embed_at_a_time: int | None = None,
+        self, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
     ) -> None:
         super().__init__()
-        for name, module in model.named_modules() if embed_at_a_time is not None else ():
+        model, settings = recipe.build(data.feature_dim, tokenizer, vectors), recipe.training
+        self.embed_at_a_time, self.frozen_epochs = settings.embed_at_a_time, settings.frozen_epochs
+        for name, module in model.named_modules() if self.embed_at_a_time is not None else ():
             if isinstance(module, BATCH_NORMS) and not name.startswith("similarity."):  # joint
                 raise ValueError(
-                    f"training.embed_at_a_time is {embed_at_a_time}, and {name} normalises over the batch, "
-                    "which must be there at once: set it to none, or choose a recipe without batch "
+                    f"training.embed_at_a_time is {self.embed_at_a_time}, and {name} normalises over the "
+                    "batch, which must be there at once: set it to none, or choose a recipe without batch "
                     "normalisation"
                 )
-        self.embed_at_a_time = embed_at_a_time
-        self.frozen_epochs = frozen_epochs
-        # Without those that an encoder never trains.
-        self._pretrained = [weight for weight in model.pretrained_parameters() if weight.requires_grad]
-        self.model = model
-        self.losses = nn.ModuleDict(losses)
-        self.weights = dict(weights)
-
-    @classmethod
-    def build(
-        cls, recipe: Recipe, data: Dataset, tokenizer: Tokenizer, vectors: Tensor | None = None
-    ) -> System:
-        """Build the system that a recipe describes, with new weights from torch's global generator."""
-        model = recipe.build(data.feature_dim, tokenizer, vectors)
         context: dict[str, Any] = {"dim": recipe.dim, "vocabulary_size": len(tokenizer)}
         if data.train.targets is not None:
             context["target_dim"] = data.train.targets.shape[1]
@@ -70,9 +46,11 @@ class System(nn.Module):
         context["pretrained_scale"] = model.text_encoder.pretrained_scale
         context["pretrained_bias"] = model.text_encoder.pretrained_bias
         losses = {part.name: LOSSES.build(part.name, part.options, **context) for part in recipe.losses}
-        weights = {part.name: part.weight for part in recipe.losses}
-        settings = recipe.training
-        return cls(model, losses, weights, settings.frozen_epochs, settings.embed_at_a_time)
+        self.weights = {part.name: part.weight for part in recipe.losses}
+        # Without those that an encoder never trains.
+        self._pretrained = [weight for weight in model.pretrained_parameters() if weight.requires_grad]
+        self.model = model
+        self.losses = nn.ModuleDict(losses)
 
     def forward(self, batch: Batch, epoch: int) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor]]:
         """Embed a batch, compare it, and compute every loss.
