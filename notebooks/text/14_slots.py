@@ -351,10 +351,10 @@ lesson.finding("one slot takes far more cells than the others", largest > 40)
 #
 # The paper's idea suggests `"slots"`, but in our short training they overlap about as much. A cell must go to *some* slot, the empty sky as well, so
 # one slot collects whatever the others leave, which is most of the cells. Overlap is measured after equation 3, where a slot with a little of every cell
-# counts as much as a slot with many. The paper means the shares of a cell ("nearly disjoint sets of local features"), of which the largest averages four fifths.
+# counts as much as a slot with many. The paper means the shares of a cell ("nearly disjoint sets of local features"), of which the largest averages three quarters or more.
 # ````
 #
-# So the cells are divided hardly more sharply than without competition, and the two values of rsum, less than 10 apart with one seed, do not show a need
+# So the cells are divided about as sharply as without competition, and the two values of rsum, less than 10 apart with one seed, do not show a need
 # for it. The paper reports a gain (table 3, a Transformer in place of slots: 496.1 against 500.8), which takes longer runs to test, as below.
 #
 # ## Why a global feature?
@@ -734,7 +734,7 @@ course.scoreboard("14")
 # %% [markdown]
 # ## An experiment of your own
 #
-# We train DivE and a variant of it on 600 pictures.
+# We train DivE and a variant on 600 pictures.
 #
 # ```{exercise} Change one thing
 # :label: ex-14-explore
@@ -782,7 +782,7 @@ check("14.explore", (your_expectation, your_finding))
 #
 # - A softmax over slots shares out each element; padding is hidden *after* it, or every slot gets a part.
 # - Smooth-Chamfer gives every pair of vectors gradient, and near pairs more; its limit is Chamfer, and with one vector it is the cosine.
-# - Slots divide the cells here, and one takes most; without competition they divide them nearly as sharply and overlap no more.
+# - Slots divide the cells here, and one takes most; without competition they divide them about as sharply and overlap no more.
 # - Do sets help? DivE is 24 points above VSE++, but DivE with one slot is 29 above it and VSE∞ 37: on whole input, more vectors do not help here.
 #
 # ## Where to read on

@@ -736,7 +736,7 @@ check("16.explore", (your_expectation, your_finding))
 # :class: dropdown
 #
 # With $\rho = 0.005$, a hundred steps with $g$ below 1 on average move $\lambda$ by less than a half, so the term acts like a constant weight of about $1/\eta = 2.5$. Very fast
-# multipliers overshoot: $\lambda$ grows large before the loss has had time to fall. And yet the paper's rate has no lower rsum here, 406.0 against 404.4. One
+# multipliers overshoot: $\lambda$ grows large before the loss has had time to fall. And yet with the paper's rate the rsum is about 2 higher. One
 # seed and a hundred steps say little, but they warn: the system with the lower loss need not retrieve better.
 # ````
 #
