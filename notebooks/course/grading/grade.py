@@ -96,8 +96,12 @@ def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     """Return each learner's folder and the notebooks in it: no links, nothing hidden, and no reports."""
     if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is not a folder: name the one that the notebooks lie in")
-    homes = {home: list[Path]() for home in sorted(folder.iterdir()) if home.is_dir() and home != out}
-    homes = {home: paths for home, paths in homes.items() if home.name[0] != "." and home.name != "grades"}
+    reports = (out.resolve(), (folder / "grades").resolve())
+    homes = {
+        home: list[Path]()
+        for home in sorted(folder.iterdir())
+        if home.is_dir() and home.name[0] != "." and home.resolve() not in reports
+    }
     for home in (folder, *homes):
         found = home.glob("*.ipynb") if home == folder else home.rglob("*.ipynb")
         paths = [path for path in sorted(found) if path.is_file() and not path.is_symlink()]
