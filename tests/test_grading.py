@@ -105,6 +105,7 @@ def test_a_bad_option_is_named(option, named, tmp_path, monkeypatch):
     hand_in(Path("mine.ipynb"), "'00.rank'")
     hand_in(Path("links", "anna", ".ipynb_checkpoints", "00.ipynb"), "'00.rank'")
     Path("links", "00.ipynb").symlink_to(tmp_path / "class" / "00.ipynb")
+    Path("links", "inner").symlink_to(tmp_path / "class")
     with pytest.raises((ValueError, NotADirectoryError), match=named):
         grade_folder(**{"folder": Path("class")} | option)
     assert not list(tmp_path.rglob("grades"))

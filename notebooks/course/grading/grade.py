@@ -100,7 +100,7 @@ def _find_notebooks(folder: Path, out: Path) -> dict[Path, list[Path]]:
     homes = {
         home: list[Path]()
         for home in sorted(folder.iterdir())
-        if home.is_dir() and home.name[0] != "." and home.resolve() not in reports
+        if home.is_dir() and not home.is_symlink() and home.name[0] != "." and home.resolve() not in reports
     }
     for home in (folder, *homes):
         found = home.glob("*.ipynb") if home == folder else home.rglob("*.ipynb")
