@@ -27,6 +27,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course.batch import make_world
 from course.checks import EXERCISES, JUDGEMENTS
+from course.grading.parts import in_quotes
 from course.lesson import Tier
 from vsecore.arguments import Count, Positive, checked
 from vsecore.data.files import write_atomically
@@ -124,7 +125,7 @@ def _mark(home: Path, path: Path, out: Path, tier: str, seconds: float) -> list[
     except Exception as error:  # a file from outside can be wrong in every way
         typer.echo(f"{learner}, {name}: not run, for it is not a notebook ({type(error).__name__}: {error})")
         return []
-    held = {key[:2] for key in EXERCISES if any(f'"{key}"' in cell.source for cell in notebook.cells)}
+    held = {key[:2] for key in EXERCISES if any(in_quotes(key, cell.source) for cell in notebook.cells)}
     with tempfile.TemporaryDirectory() as room:
         judged = Path(room) / "judgements.jsonl"
         trouble = _run(notebook, room, judged, seconds)
