@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course.grading.grade import grade_folder
 from vsecore.paths import ROOT
@@ -28,6 +28,7 @@ FORGED = "import os\nopen(os.environ['COURSE_JUDGEMENTS'], 'a').write('no judgem
 def hand_in(path, *sources):
     """Write a learner's notebook: a parameters cell, then these cells of code."""
     cells = [new_code_cell(source) for source in ('tier = "full"\ndata = "scenes"', *sources)]
+    cells.append(new_markdown_cell("In my own words"))
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(new_notebook(cells=cells), path)
     return path
@@ -67,7 +68,7 @@ def test_right_answers_get_every_point(school):
     assert [points["anna"][part] for part in ("points", "percent", "00.search")] == ["11", "100.0", "3"]
     assert (points["emil"]["points"], points["emil"]["possible"]) == ("0", "11")
     executed = (school / "grades" / "executed" / "anna" / "homework.ipynb").read_text("utf-8")
-    assert executed.count("✓") == 5
+    assert executed.count("✓") == 5 and "In my own words" in executed
     original = nbformat.read(school / "anna" / "homework.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in original.cells), "what was handed in stays as it was"
 
@@ -116,7 +117,8 @@ def test_a_notebook_is_read_however_a_program_has_written_it(tmp_path):
     stored = json.loads(path.read_text("utf-8"))
     stored["nbformat_minor"] = 1  # in which a cell has no id
     for cell in stored["cells"]:
-        del cell["outputs"], cell["id"]
+        cell.pop("outputs", None)
+        del cell["id"]
     path.write_text(json.dumps(stored), "utf-8-sig")
     (row,) = table(grade_folder(tmp_path, minutes=1, homework=["00.rank"]))
     assert row["points"] == "2", "and its own tier does not count"

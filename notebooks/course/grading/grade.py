@@ -23,7 +23,7 @@ import typer
 from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course.batch import make_world
 from course.checks import EXERCISES, JUDGEMENTS
@@ -144,8 +144,11 @@ def _mark(home: Path, path: Path, out: Path, tier: str, seconds: float) -> list[
 
 def _opened(path: Path, tier: str) -> NotebookNode:
     """Read a notebook, of which only the cells' sources are used, and set its parameters."""
+    kinds = {"code": new_code_cell, "markdown": new_markdown_cell}
     cells = nbformat.reads(path.read_text("utf-8-sig"), as_version=4).cells
-    made = new_notebook(cells=[new_code_cell(cell.source) for cell in cells if cell.cell_type == "code"])
+    made = new_notebook(
+        cells=[kinds[cell.cell_type](cell.source) for cell in cells if cell.cell_type in kinds]
+    )
     made.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     # By its text, since some programs drop the tags.
     places = [place for place, cell in enumerate(made.cells, 1) if "\ndata = " in f"\n{cell.source}"]
