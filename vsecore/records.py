@@ -13,13 +13,12 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from vsecore import __version__
 from vsecore.arguments import Finite
 from vsecore.data.files import read_bytes, read_json, write_whole
 from vsecore.paths import ROOT, assets
@@ -29,7 +28,7 @@ from vsecore.training.distributed import best_device, hardware, peak_memory
 from vsecore.training.identity import digest
 from vsecore.typed import Strict, from_json, short
 
-PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
+PACKAGES = ("vsecore", "torch", "torchvision", "timm", "transformers", "accelerate", "numpy")
 RECALLS = tuple(f"{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10))  # what an rsum adds up
 SOURCES = ("vsecore", "pyproject.toml", "requirements.lock")
 
@@ -148,8 +147,7 @@ def record(name: str, *, seconds: float, note: str = "", device: str = "", **fac
         dirty=dirty,
         versions={
             "python": platform.python_version(),
-            "vsecore": __version__,
-            **{package: version(package) for package in PACKAGES},
+            **{package: _version(package) for package in PACKAGES},
         },
         date=datetime.now(UTC).date().isoformat(),
         **facts,
@@ -247,3 +245,10 @@ def _code() -> tuple[str, bool]:
         return git("rev-parse", "HEAD").strip(), bool(git("status", "--porcelain", "--", *SOURCES).strip())
     except (FileNotFoundError, subprocess.CalledProcessError):  # no git, or one that does not own the folder
         return "", False
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # used without being installed
+        return ""
