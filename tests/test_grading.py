@@ -22,7 +22,8 @@ RIGHT = (
     'check("00.predict", "own")',
     'check("00.explore", ("It will find more pictures.", "It did find more pictures."))',
 )
-FORGED = "import os\nopen(os.environ['COURSE_JUDGEMENTS'], 'a').write('no judgement\\n{}\\n[]\\n')"
+LINES = 'no judgement\\n{}\\n[]\\n{"exercise": "00.break", "points": Infinity}\\n\\xff\\n'
+FORGED = f"import os\nopen(os.environ['COURSE_JUDGEMENTS'], 'ab').write(b'{LINES}')"
 
 
 def hand_in(path, *sources):

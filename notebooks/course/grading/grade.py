@@ -74,15 +74,13 @@ def grade_folder(
     make_world(tier)
     with ThreadPoolExecutor(jobs) as pool:
         marks = list(pool.map(lambda work: _mark(work[0], work[1], out, tier, 60 * minutes), works))
-    counted = wanted or sorted({mark.exercise for each in marks for mark in each}, key=list(EXERCISES).index)
+    counted = wanted or _exercises(mark.exercise for each in marks for mark in each)
     if not counted:
         raise ValueError(f"folder is {folder}: it must hold exercises of this course")
     best = {home.resolve().name: dict[str, Mark]() for home in homes}
     for mark in (mark for each in marks for mark in each if mark.exercise in counted):
-        known = best[mark.learner].get(mark.exercise)
-        if (
-            known is None or mark.points > known.points
-        ):  # of two notebooks with an exercise, the better counts
+        known = best[mark.learner].get(mark.exercise)  # in another notebook: the better one counts
+        if known is None or mark.points > known.points:
             best[mark.learner][mark.exercise] = mark
     return _write_tables(best, counted, out)
 
@@ -136,7 +134,7 @@ def _mark(home: Path, path: Path, out: Path, tier: str, seconds: float) -> list[
     for key in _exercises(held):
         possible = len(EXERCISES[key].trials)
         points, message = last.get(key, (0, f"No check of it was called. {trouble}".strip()))
-        marks.append(Mark(learner, name, key, min(points, possible), possible, message))
+        marks.append(Mark(learner, name, key, min(max(points, 0), possible), possible, message))
     points, possible = sum(mark.points for mark in marks), sum(mark.possible for mark in marks)
     typer.echo(f"{learner}, {name}: {points} of {possible} points. {trouble}".strip())
     return marks
@@ -183,8 +181,9 @@ def _run(notebook: NotebookNode, room: str, judged: Path, seconds: float) -> str
 def _last_judgements(path: Path) -> dict[str, tuple[int, str]]:
     """Return the points and the message of each exercise's last check, which is the one that counts."""
     last = {}
-    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-        with suppress(ValueError, KeyError, TypeError):  # a learner's code can write anything into the file
+    for line in path.read_text("utf-8", "replace").splitlines() if path.exists() else ():
+        # A learner's code can write anything into the file.
+        with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
             one = json.loads(line)
             last[str(one["exercise"])] = (int(one["points"]), str(one["message"]))
     return last
