@@ -137,8 +137,9 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
     The shares are (K, L) numbers in [0, 1] that add up to 1, and have one colour scale, so that two tables
     can be compared.
     """
-    down = -(-(1 + len(shares)) // 3)  # three tables a row
-    figure, grid = plt.subplots(down, 3, figsize=(6.8, 2.5 * down))
+    across = 2 if len(shares) == 3 else 3  # tables a row
+    down = -(-(1 + len(shares)) // across)
+    figure, grid = plt.subplots(down, across, figsize=(2.3 * across, 2.5 * down))
     panels, spare = grid.ravel()[: 1 + len(shares)], grid.ravel()[1 + len(shares) :]
     for axes in spare:
         axes.axis("off")

@@ -683,7 +683,7 @@ lesson.outcome("the thesis's sums", np.allclose(sums, [210.0, 209.0, 230.3, 237.
 # point. The thesis's own picture encoder, 49 cells with learned positions, was not tried here, and a small drawn world does not stand for
 # photographs.
 #
-# The thesis reports "a small increase in image retrieval recall over VSE++ but lower caption retrieval recall" (section 3.5), and
+# The thesis reports "a small increase in image retrieval recall over VSE++ […] but lower caption retrieval recall" (section 3.5), and
 # suspects that recurrent networks read captions better. On a
 # thousand pictures of COCO, its three recalls from text to picture add up to 210.0, where VSE++ has 209.0, and those from picture to text
 # to 230.3, where VSE++ has 237.7. Here both rise, but a mean of words beats the Transformer by 1.1 points of mAP@R to text. All the thesis's

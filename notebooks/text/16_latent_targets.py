@@ -635,7 +635,7 @@ lesson.finding("no target undoes the shortcut", max(gone.values()) < of_bl - 30)
 # ## Averaging the weights
 #
 # The paper evaluates *averaged snapshots*: the mean of the weights at five steps in the last tenth of each epoch (stochastic weight averaging, SWA
-# {cite}`izmailov2018swa`). Training itself goes on with the weights as they are, so we can evaluate the same steps with and without averages.
+# {cite}`izmailov2018swa`). Our training goes on with the weights as they are, so we can evaluate the same steps with and without averages.
 #
 # There is a trap. Batch norm keeps running statistics of what it normalises, and these belong to the weights of the last steps. For an average they
 # must be computed anew from training batches. So a control is needed: the *last* weights, not averaged, but also with fresh statistics.
