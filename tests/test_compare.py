@@ -16,7 +16,8 @@ from vsecore.experiments.queries import intervals
 from vsecore.training import score_split
 
 SPLIT = small_split("test", 12)
-DATA = Dataset("small", small_split("train", 20), SPLIT, SPLIT, "grid", network="one")
+DEV = small_split("dev", 12, seed=1)
+DATA = Dataset("small", small_split("train", 20), DEV, SPLIT, "grid", network="one")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,10 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
     assert f"| 2ad_grid_gru − vsepp_grid_gru | 1 | {sums[3] - sums[1]:+.1f} |" in apart.differences()
     low, high = difference_interval(found.paired("2ad_grid_gru", "vsepp_grid_gru"), SPLIT.owner)
     assert low <= difference <= high
+    assert found.differences().rstrip().endswith(f"| {low:+.1f} to {high:+.1f} |")
+    for name, (one, other) in found.runs.items():
+        both = np.stack([one.ranks["captions"], other.ranks["captions"]])
+        assert (found.median_ranks(name, "captions") == both.mean(0)).all()
     for why, several in ("two recipes", list(folders)[:2]), ("seed 0", [next(iter(folders))] * 2):
         with pytest.raises(ValueError, match=why):
             Systems.read(several, lambda recipe: DATA)

@@ -56,6 +56,7 @@ def test_systems_are_paired_by_their_seeds():
     first = arm({0: 310.0, 1: 320.0, 2: 330.0})
     second = arm({1: 300.0, 2: 301.0, 3: 900.0}, name="second")
     assert verdicts.differences(first, second, "rsum") == [20.0, 29.0]
+    assert verdicts._doubts(claims()[0], first, second, "rsum").margin == pytest.approx(3.005)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,8 @@ def test_systems_are_paired_by_their_seeds():
         (arm(curves=[RISING, FALLING, FALLING]), None),  # the seeds level off together
         (arm(curves=[RISING, RISING, FALLING]), "length of first"),
         (arm(curves=[]), "length of first"),
+        (arm(curves=[(60.0, 80.0, 90.0, 98.0, 99.5, 100.0)]), "length of first"),
+        (arm(curves=[(100.0, 60.0, 60.0, 60.0, 60.0, 100.0)]), None),
         (arm(dict.fromkeys(BETTER, 0.0), curves=[[0.0] * 6]), None),  # it collapsed: the verdict says so
         (arm(baseline=None), "baseline of first"),
         (arm(baseline=310.0 / 1.005), "baseline of first"),  # above, but by less than the margin
@@ -156,6 +159,10 @@ def test_what_still_moves_says_nothing_of_where_it_ends(about, losses, multiplie
     more |= epochs("reconstruction_in_", losses) | epochs("multiplier_after_", multipliers)
     found = [one.gate for one in gates.still_moving(arm(more=more), about)]
     assert found == ([f"{gate} of first"] if gate else [])
+    assert {*found} <= {*shut(arm(more=more), None, about=about)}
+    if about != RETURN_OF:
+        longest = gates.still_moving(arm(more=more, full_length=True), about)
+        assert not [one for one in longest if one.gate.startswith(("multiplier", "reconstruction"))]
 
 
 @pytest.mark.parametrize(("data", "wanted"), [("scenes", 5), ("flickr8k", 3)])
@@ -338,7 +345,8 @@ def test_claims_of_one_measure_share_the_doubt(tmp_path, claimed):
 def test_what_a_paper_says_does_not_learn_must_stay_below_the_linear_baseline(tmp_path, claimed):
     claimed({"fails": True})
     low = {seed: rsum - 250 for seed, rsum in WORSE.items()}
-    for place, worse in enumerate((WORSE, BETTER, low)):
+    one_low = WORSE | {0: low[0]}  # the other seeds learned
+    for place, worse in enumerate((WORSE, BETTER, one_low, low)):
         (outcome,) = judged(tmp_path / str(place), worse=worse)
         assert outcome.in_words == ("reproduced" if worse is low else "contradicted")
     learned, no_truths = around(RIDGE + 50), {"i2t_map_at_r": 5.0, "t2i_map_at_r": 5.0}  # the ridge has 10

@@ -39,6 +39,25 @@ def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
     assert len(lacks) == 1 + 2, "the third rate, and two seeds of the best so far"
 
 
+def test_an_arm_lacks_its_miner_and_what_its_record_was_not_asked(tmp_path):
+    mined = missing.lacking(get_experiment("offline_parts"), "whole", "scenes", [])
+    assert {seed for (*_, seed), name in mined.items() if name.endswith("+online")} == {0, 1, 2, 3, 4}
+    name, arm = "relational_losses", next(iter(get_experiment("relational_losses").arms))
+    study(tmp_path, name, arm, SEEDS, "scenes")
+    entries = missing.ledger.study(name, "scenes", None, "fair", tmp_path)[1]
+    lacks = missing.lacking(get_experiment(name), arm, "scenes", entries)
+    assert {seed for *_, seed in lacks} == {0, 1, 2, 3, 4}
+
+
+def test_of_several_recipes_the_best_so_far_is_taken(tmp_path):
+    for arm in ("mean", "max", "5-max", "Manual"):
+        rates = {1e-3: 90.0, 2e-3: 100.0 + (arm == "max"), 4e-3: 95.0}
+        study(tmp_path, "2ad_pooling", arm, {0: {"rsum": 1.0}}, "scenes", rates=rates)
+    entries = missing.ledger.study("2ad_pooling", "scenes", None, "fair", tmp_path)[1]
+    found = missing.lacking(get_experiment("2ad_pooling"), "simple, chosen on dev", "scenes", entries)
+    assert {name.partition("+")[2] for name in found.values()} == {"max"}, found
+
+
 def test_the_command_counts_the_claims_that_are_judged(tmp_path, claimed):
     ridge(tmp_path, "scenes")
     for arm in ("all", "without AdOpt"):

@@ -6,7 +6,7 @@ training complete, the claim is judged all the same, and the verdict says that t
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vsecore.experiments import tuning
@@ -113,18 +113,19 @@ def below_baseline(arm: Studied, data: str) -> Iterator[Shut]:
         yield Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features")
         return
     if below := measures_below(arm, data):
-        why = f"its {below[0]}, {_lowest(arm, below[0]):.1f}, is not clearly above that of a ridge regression"
-        yield Shut(f"baseline of {arm.arm}", f"{why}, {arm.baseline[below[0]]:.1f}")
+        worst, ridge = _extreme(arm, below[0]), arm.baseline[below[0]]
+        why = f"its {below[0]}, {worst:.1f}, is not clearly above that of a ridge regression, {ridge:.1f}"
+        yield Shut(f"baseline of {arm.arm}", why)
 
 
-def measures_below(arm: Studied, data: str) -> list[str]:
-    """Return the measures by which a seed is not clearly above the ridge regression."""
-    measures = RETRIEVAL.measures_on(data)
-    return [one for one in measures if _lowest(arm, one) <= (1 + MARGIN) * arm.baseline[one]]
+def measures_below(arm: Studied, data: str, every_seed: bool = False) -> list[str]:
+    """Return the measures by which a seed, or every seed, is not clearly above the ridge regression."""
+    measures, of = RETRIEVAL.measures_on(data), max if every_seed else min
+    return [one for one in measures if _extreme(arm, one, of) <= (1 + MARGIN) * arm.baseline[one]]
 
 
-def _lowest(arm: Studied, measure: str) -> float:
-    return min(arm.results.get(measure, {0: math.inf}).values())
+def _extreme(arm: Studied, measure: str, of: Callable[[Iterable[float]], float] = min) -> float:
+    return of(arm.results.get(measure, {0: math.inf}).values())
 
 
 def _has_baseline(arm: Studied, data: str) -> bool:
