@@ -47,14 +47,14 @@ def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VSECORE_CACHE", str(tmp_path / "cache"))
     album = make_album(Path("photos"), train=28, restval=2)
-    run("data", "extract", album, "features/flickr30k", "--backbone", "scenes-cnn")
+    run("data", "extract", album, "features/flickr8k", "--backbone", "scenes-cnn")
     for name, source in (("pool.jpg", "train0.jpg"), ("beach.jpg", "train1.jpg")):
         shutil.copy(album / "images" / source, name)
     return tmp_path
 
 
 def test_its_python_runs_as_it_is_printed(place):
-    run("train", "vsepp_grid_gru", "--data", "features/flickr30k", "--out", "runs/first", *SMALL)
+    run("train", "vsepp_grid_gru", "--data", "features/flickr8k", "--out", "runs/first", *SMALL)
     names = {}
     readme, manual = ((ROOT / name).read_text("utf-8") for name in ("README.md", "book/training.md"))
     assert blocks(readme, "python") == blocks(USED, "python")[:1]
@@ -78,11 +78,11 @@ def test_its_parts_train_and_are_found_again(place, fresh):
         _, command, *options = shlex.split(line)
         run(command, *options, *(SMALL if command == "train" else []))
         fresh()  # the second command names no file
-    trained = load_run("runs/mine").recipe
+    trained = load_run("runs/own-parts").recipe
     assert (trained.image.pool.name, trained.losses[0].name) == ("median", "logistic")
     fresh()
     own = {"image.encoder": "linear", "text.encoder": "bag", "similarity": "near"}
-    options = ["--data", "features/flickr30k", "--parts", "myparts.py"]
+    options = ["--data", "features/flickr8k", "--parts", "myparts.py"]
     settings = [f"--set={field}={name}" for field, name in own.items()]
     small = [
         one for pair in zip(SMALL[::2], SMALL[1::2], strict=True) for one in pair if "word_dim" not in pair[1]
@@ -108,7 +108,7 @@ POOLS.register("own", Own)
 
 def test_a_run_from_somebody_else_imports_nothing_that_its_user_did_not_name(place, fresh, complaint):
     Path("parts.py").write_text(PART)
-    data = ["--data", "features/flickr30k"]
+    data = ["--data", "features/flickr8k"]
     trained = ["train", "vsepp_grid_gru", *data, "--set", "image.pool=own", *SMALL, "--out", "runs/own"]
     run(*trained, "--parts", "parts.py")
     own = json.loads(Path("runs/own/run.json").read_text())["parts"]

@@ -280,8 +280,8 @@ def _source_of_features(features: Path, run: Run) -> Source:
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
     if made.picture_size is None:
         raise ValueError(
-            f"{features} were made elsewhere, by {made.backbone}, which cannot look at your own pictures "
-            "here: extract features with vse data extract, and train on them"
+            f"{features} were joined, or made elsewhere (by {made.backbone}), so your own pictures cannot be "
+            "read in the same way: train on features that vse data extract made with one network"
         )
     return Source(
         backbone=made.backbone.removesuffix(MIRRORED),

@@ -67,7 +67,7 @@ system(lit="learn")
 #
 # A picture and its caption are two points on a circle (in a real system, on a sphere in many dimensions). We want the caption to be more
 # similar to the picture, by a *margin* $m$, than any *negative*, a caption of another picture. On the left, only negatives in the shaded zone
-# are too close. On the right, the same wish is a cost: zero as long as the negative keeps its distance, and then a rising straight line.
+# are too close. On the right, the same wish is a cost: zero while the negative keeps its distance, then a rising line.
 # This cost, a *hinge*, is *open* where it is above zero.
 
 # %%
@@ -78,13 +78,13 @@ ranking.hinge(margin=0.2)
 #
 # $$[\,m + s(v, t') - s(v, t)\,]_+ , \qquad [x]_+ = \max(0, x).$$
 #
-# (InfoNCE, the loss in *Start here*, needs no margin; see [How many negatives?](11_how_many_negatives.ipynb).)
+# A sum of such hinges is a *triplet loss*. (InfoNCE, the loss in *Start here*, needs no margin; see [How many negatives?](11_how_many_negatives.ipynb).)
 #
 # ## All the negatives of a batch
 #
-# A batch holds $B$ pictures (all different, for now) and a caption of each, so the captions of the other pictures serve as negatives for
-# free. All similarities form one matrix $S$ with the matching pairs on its diagonal. Each pair is compared with its row (other captions
-# for this picture) and with its column (other pictures for this caption). The sum of hinges, SH, over *all* negatives is the older loss,
+# A batch holds $B$ pictures (all different, for now) and a caption of each, so the other pictures' captions are negatives for
+# free. All similarities form a matrix $S$, the matching pairs on its diagonal. Each pair is compared with its row (other captions
+# for this picture) and its column (other pictures for this caption). The sum of hinges, SH, over *all* negatives is the older loss,
 # equation (5) of the paper:
 #
 # $$\begin{aligned}

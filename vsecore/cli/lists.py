@@ -63,7 +63,7 @@ def parts(name: str = "") -> None:
     """List the parts that a recipe can name, with their options and defaults.
 
     Options:
-        name: A part, or a kind of parts. Leave it out to see all.
+        name: A part, to read all about it, or a kind of parts. Leave it out to see all.
     """
     from vsecore.recipes.recipe import PARTS
     from vsecore.typed import unknown
@@ -82,8 +82,9 @@ def parts(name: str = "") -> None:
                 option if one.default is inspect.Parameter.empty else f"{option}={one.default!r}"
                 for option, one in registry.options(part).items()
             ]
-            first = (inspect.getdoc(registry[part]) or "").partition("\n")[0]
-            typer.echo(f"  {part}({', '.join(told)})  {first}")
+            about = inspect.getdoc(registry[part]) or ""
+            about = about if part == name else about.partition("\n")[0]
+            typer.echo(f"  {part}({', '.join(told)})  {about}")
 
 
 def experiments() -> None:
