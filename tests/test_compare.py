@@ -48,7 +48,7 @@ def test_the_numbers_are_those_of_each_run_and_their_differences_by_seed(folders
     assert found.differences().rstrip().endswith(f"| {low:+.1f} to {high:+.1f} |")
     for name, (one, other) in found.runs.items():
         both = np.stack([one.ranks["captions"], other.ranks["captions"]])
-        assert (found.median_ranks(name, "captions") == both.mean(0)).all()
+        assert (found.median_ranks(name, "captions") == both.mean(0)).all()  # of two, the median is the mean
     for why, several in ("two recipes", list(folders)[:2]), ("seed 0", [next(iter(folders))] * 2):
         with pytest.raises(ValueError, match=why):
             Systems.read(several, lambda recipe: DATA)

@@ -72,8 +72,8 @@ def test_systems_are_paired_by_their_seeds():
         (arm(curves=[RISING, FALLING, FALLING]), None),  # the seeds level off together
         (arm(curves=[RISING, RISING, FALLING]), "length of first"),
         (arm(curves=[]), "length of first"),
-        (arm(curves=[(60.0, 80.0, 90.0, 98.0, 99.5, 100.0)]), "length of first"),
-        (arm(curves=[(100.0, 60.0, 60.0, 60.0, 60.0, 100.0)]), None),
+        (arm(curves=[(60.0, 80.0, 90.0, 98.0, 99.5, 100.0)]), "length of first"),  # two of six are a third
+        (arm(curves=[(100.0, 60.0, 60.0, 60.0, 60.0, 100.0)]), None),  # its best was there before
         (arm(dict.fromkeys(BETTER, 0.0), curves=[[0.0] * 6]), None),  # it collapsed: the verdict says so
         (arm(baseline=None), "baseline of first"),
         (arm(baseline=310.0 / 1.005), "baseline of first"),  # above, but by less than the margin

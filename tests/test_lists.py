@@ -62,6 +62,7 @@ def test_a_wrong_file_is_told_in_a_sentence(content, words, tmp_path):
 
 def test_everything_is_listed_and_a_typo_is_answered_by_what_is_near(complaint):  # noqa: F811
     assert all(f"\n  {name}(" in run("parts", "pool") for name in POOLS)
+    assert "Source: Chen" in run("parts", "offline_triplet") and "Source:" not in run("parts", "loss")
     assert all(f"{name}: " in run("experiments") for name in EXPERIMENTS)
     for arguments, near in (
         (["recipes", "dive_grid_gruu"], "dive_grid_gru"),

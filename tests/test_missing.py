@@ -39,14 +39,21 @@ def test_arms_that_claims_share_are_counted_once(tmp_path, claimed):
     assert len(lacks) == 1 + 2, "the third rate, and two seeds of the best so far"
 
 
-def test_an_arm_lacks_its_miner_and_what_its_record_was_not_asked(tmp_path):
+def test_an_arm_lacks_its_miner():
     mined = missing.lacking(get_experiment("offline_parts"), "whole", "scenes", [])
     assert {seed for (*_, seed), name in mined.items() if name.endswith("+online")} == {0, 1, 2, 3, 4}
+
+
+def test_a_record_without_a_measure_that_the_experiment_asks_for_is_lacking(tmp_path):
     name, arm = "relational_losses", next(iter(get_experiment("relational_losses").arms))
     study(tmp_path, name, arm, SEEDS, "scenes")
     entries = missing.ledger.study(name, "scenes", None, "fair", tmp_path)[1]
     lacks = missing.lacking(get_experiment(name), arm, "scenes", entries)
     assert {seed for *_, seed in lacks} == {0, 1, 2, 3, 4}
+    asked = dict.fromkeys(("pairs_i2t", "pairs_t2i", "pairs_left_right", "pairs_other"), 1.0)
+    study(tmp_path / "all", name, arm, {seed: one | asked for seed, one in SEEDS.items()}, "scenes")
+    entries = missing.ledger.study(name, "scenes", None, "fair", tmp_path / "all")[1]
+    assert not missing.lacking(get_experiment(name), arm, "scenes", entries)
 
 
 def test_of_several_recipes_the_best_so_far_is_taken(tmp_path):

@@ -32,7 +32,7 @@ def test_without_a_spread_there_is_no_doubt():
     assert doubts([0.0, 0.0, 0.0], 1.0) == Doubts(0.0, 1.0, equal=1, beyond=0, worse=0, not_worse=1)
     assert doubts([-1.0, -1.0], 0.5) == Doubts(-1.0, 0.5, equal=0, beyond=1, worse=1, not_worse=0)
     assert doubts([0.5, 0.5], 0.5).beyond == 1
-    assert doubts([100.0, 101.0, 103.0], 1.0).equal > 0
+    assert 0 < doubts([100.0, 101.0, 103.0], 1.0).equal < 0.001  # a small spread is a spread
     for too_few in ([], [1.0]):
         with pytest.raises(ValueError, match="differences"):
             doubts(too_few, 1.0)

@@ -280,8 +280,8 @@ def _source_of_features(features: Path, run: Run) -> Source:
         raise FileNotFoundError(f"{features} has no {META}, which would name its network: use --backbone")
     if made.picture_size is None:
         raise ValueError(
-            f"{features} were joined, or made elsewhere (by {made.backbone}), so your own pictures cannot be "
-            "read in the same way: train on features that vse data extract made with one network"
+            f"{features} were joined or imported ({made.backbone}), so no one network can read your own "
+            "pictures for this run: train on features that vse data extract made with one network"
         )
     return Source(
         backbone=made.backbone.removesuffix(MIRRORED),

@@ -137,7 +137,7 @@ def pair_tables(cosines: Tensor, shares: Mapping[str, Tensor]) -> Figure:
     The shares are (K, L) numbers in [0, 1] that add up to 1, and have one colour scale, so that two tables
     can be compared.
     """
-    across = 2 if len(shares) == 3 else 3  # tables a row
+    across = 2 if len(shares) == 3 else 3  # four tables make a square
     down = -(-(1 + len(shares)) // across)
     figure, grid = plt.subplots(down, across, figsize=(2.3 * across, 2.5 * down))
     panels, spare = grid.ravel()[: 1 + len(shares)], grid.ravel()[1 + len(shares) :]

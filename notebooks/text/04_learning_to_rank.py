@@ -78,12 +78,13 @@ ranking.hinge(margin=0.2)
 #
 # $$[\,m + s(v, t') - s(v, t)\,]_+ , \qquad [x]_+ = \max(0, x).$$
 #
-# A sum of such hinges is a *triplet loss*. (InfoNCE, the loss in *Start here*, needs no margin; see [How many negatives?](11_how_many_negatives.ipynb).)
+# A sum of such hinges is a *triplet loss*.
+# (InfoNCE, from *Start here*, needs no margin; see [How many negatives?](11_how_many_negatives.ipynb).)
 #
 # ## All the negatives of a batch
 #
-# A batch holds $B$ pictures (all different, for now) and a caption of each, so the other pictures' captions are negatives for
-# free. All similarities form a matrix $S$, the matching pairs on its diagonal. Each pair is compared with its row (other captions
+# A batch holds $B$ pictures (all different, for now) and a caption of each, so the other pictures' captions serve as negatives for
+# free. All similarities form a matrix $S$ with the matching pairs on its diagonal. Each pair is compared with its row (other captions
 # for this picture) and its column (other pictures for this caption). The sum of hinges, SH, over *all* negatives is the older loss,
 # equation (5) of the paper:
 #

@@ -554,9 +554,9 @@ lesson.finding("attention stays nearly even", all(even))
 #
 # ## Does it help retrieval?
 #
-# **Question.** Does either loss improve the ranking, once training is finished? **What we did.** We trained the thesis's system on boxes,
-# 128 wide and for fifteen epochs like all recorded trainings, with the global loss alone and with each of the two losses: five seeds each, and for each loss a learning rate chosen on the
-# development split.
+# **Question.** Does either loss improve the ranking, once training is finished? **What we did.** We trained the thesis's system on boxes, with
+# our usual width of 128 and fifteen epochs, with the global loss alone and with each of the two losses: five seeds each, and for each
+# loss a learning rate chosen on the development split.
 
 # %% tags=["results", "nbval-ignore-output"]
 arms = {"basic": "global loss alone", "pooling": "node pooling", "CA": "node cross-attention"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from typing import TYPE_CHECKING
 
 import typer
@@ -63,7 +64,7 @@ def parts(name: str = "") -> None:
     """List the parts that a recipe can name, with their options and defaults.
 
     Options:
-        name: A part, to read all about it, or a kind of parts. Leave it out to see all.
+        name: A part, to read its whole description, or a kind of parts. Leave it out to see all.
     """
     from vsecore.recipes.recipe import PARTS
     from vsecore.typed import unknown
@@ -82,9 +83,10 @@ def parts(name: str = "") -> None:
                 option if one.default is inspect.Parameter.empty else f"{option}={one.default!r}"
                 for option, one in registry.options(part).items()
             ]
-            about = inspect.getdoc(registry[part]) or ""
-            about = about if part == name else about.partition("\n")[0]
-            typer.echo(f"  {part}({', '.join(told)})  {about}")
+            first, _, rest = (inspect.getdoc(registry[part]) or "").partition("\n")
+            typer.echo(f"  {part}({', '.join(told)})  {first}")
+            if part == name and rest:
+                typer.echo(textwrap.indent(rest, "    "))
 
 
 def experiments() -> None:

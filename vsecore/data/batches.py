@@ -127,7 +127,7 @@ class Batches(TorchDataset["Batch"]):
             ("word_drop", self.word_drop, 0 <= self.word_drop < 1, "at least 0 and below 1"),
             ("share", self.share, 0 <= rank < world, "a rank below the number of processes"),
             ("batch_size", size, size >= 1 and size % world == 0, f"a multiple of {world}"),
-            ("batch_size", size, size <= self.count, f"training.batch_size at most {self.count}, an epoch"),
+            ("training.batch_size", size, size <= self.count, f"at most {self.count}, all that an epoch has"),
             ("mode", self.mode, self.negatives is None or self.mode == "pairs", '"pairs" with negatives'),
             ("len(captions)", known, known == len(self.split.captions), "all captions of the split"),
         ):

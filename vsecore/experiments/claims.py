@@ -103,8 +103,8 @@ class Claim(Strict):
     photographs: bool = False
     """Whether it is tried on photographs too."""
     fails: bool = False
-    """Whether the paper says that the other system's training fails: then it must stay below the baseline, by
-    each measure."""
+    """Whether the paper says that the other system's training fails: then every seed of it must stay below
+    the baseline, by each measure."""
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -113,19 +113,19 @@ def below_baseline(arm: Studied, data: str) -> Iterator[Shut]:
         yield Shut(f"baseline of {arm.arm}", "no ridge regression is recorded on its features")
         return
     if below := measures_below(arm, data):
-        worst, ridge = _extreme(arm, below[0]), arm.baseline[below[0]]
+        worst, ridge = _of_seeds(arm, below[0]), arm.baseline[below[0]]
         why = f"its {below[0]}, {worst:.1f}, is not clearly above that of a ridge regression, {ridge:.1f}"
         yield Shut(f"baseline of {arm.arm}", why)
 
 
-def measures_below(arm: Studied, data: str, every_seed: bool = False) -> list[str]:
-    """Return the measures by which a seed, or every seed, is not clearly above the ridge regression."""
-    measures, of = RETRIEVAL.measures_on(data), max if every_seed else min
-    return [one for one in measures if _extreme(arm, one, of) <= (1 + MARGIN) * arm.baseline[one]]
+def measures_below(arm: Studied, data: str, seed: Callable[[Iterable[float]], float] = min) -> list[str]:
+    """Return the measures by which the worst seed (`max`: even the best) is not clearly above the ridge."""
+    measures = RETRIEVAL.measures_on(data)
+    return [one for one in measures if _of_seeds(arm, one, seed) <= (1 + MARGIN) * arm.baseline[one]]
 
 
-def _extreme(arm: Studied, measure: str, of: Callable[[Iterable[float]], float] = min) -> float:
-    return of(arm.results.get(measure, {0: math.inf}).values())
+def _of_seeds(arm: Studied, measure: str, seed: Callable[[Iterable[float]], float] = min) -> float:
+    return seed(arm.results.get(measure, {0: math.inf}).values())  # what is missing is not below
 
 
 def _has_baseline(arm: Studied, data: str) -> bool:

@@ -83,7 +83,8 @@ def corrected(several: Sequence[Doubts], questions: int) -> list[Doubts]:
     """Apply Holm's correction to the doubts about claims by one measure, each kind of doubt by itself.
 
     `questions` is how many claims of the experiment are judged by it. This includes those that cannot be
-    judged yet: once they can, the p-values of the others may fall, but never rise, so what is decided stays.
+    judged yet. Once they can be, the p-values of the others may fall but never rise, so that what is decided
+    stays decided.
     """
     kinds = ("equal", "beyond", "worse", "not_worse")
     raised = [holm([getattr(case, kind) for case in several], questions) for kind in kinds]

@@ -29,9 +29,9 @@ def fit_in_rounds(
     """Train a recipe in as many rounds as it has: one, as `fit` does, or two with mining between them.
 
     With `Recipe.first_round`, the system is first trained by that round's losses. Its best epoch on the dev
-    split finds the hard negatives of the training split. Then the system is trained by the recipe's losses
-    on these, from where the first round began (or where it ended, if it keeps its weights). The seed is the
-    same in both rounds.
+    split finds the hard negatives of the training split. Then the system is trained on these
+    by the recipe's losses, from the weights with which the first round began, or, if it keeps them, those
+    with which it ended. The seed is the same in both rounds.
 
     What `fit` says of a run that is stopped and resumed holds for the whole, mining too. Several processes
     train both rounds together; one of them mines for all. The subfolder `first_round` keeps the first run,
