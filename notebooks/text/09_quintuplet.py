@@ -723,8 +723,8 @@ lesson.outcome("18 % of the captions in long lists are true", round(fewer) == 18
 # **How sure we are.** AdapOffQuin's online hinges weigh about $\beta=1.5$ times OffQuin's. That may explain its gain, rather than the offline negatives in
 # its weights, since with fair lists *w/o OfflineAdap* gains nearly as much mAP@R. See [the evidence page](../evidence/aoq.md).
 # The paper's own systems gain more from AdapOffQuin, in every seed: BFAN 10.5 points of rsum, and of mAP@R 3.8 to text and 4.5 to pictures;
-# SCAN 6.0, 2.6 and 2.3; VSRN 6.1, 4.6 and 3.8 (OffTri: −0.1, 3.7 and 2.0; OffQuin: 0.1, 4.4 and 2.2), although 49 % of its lists' captions are true. On the
-# scoreboard, without near duplicates, VSRN gains 3.0 (within our margin), 2.8 and 2.9:
+# SCAN 6.0, 2.6 and 2.3; VSRN 6.1, 4.6 and 3.8 (OffTri: −0.1, 3.7 and 2.0; OffQuin: 0.1, 4.4 and 2.2), although 49 % of its lists' captions
+# are true. On the scoreboard, without near duplicates, VSRN gains 3.0 (within our margin), 2.8 and 2.9:
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 for world, (ours, theirs), means in (
