@@ -208,6 +208,14 @@ def test_a_trained_model_is_mined_and_kept(tmp_path):
         mine(run.model, data.train, run.tokenizer, 7, 5)
 
 
+def test_a_model_that_is_still_training_is_mined_without_its_dropout():
+    data = small_data("region")
+    model, tokenizer = model_of("sgraf_region_gru", data)
+    scores = score_split(model, data.train, tokenizer).numpy()
+    assert same(mine(model.train(), data.train, tokenizer, 7, 5), by_sorting(scores, data.train.owner, 7, 5))
+    assert model.training, "it is left as it was"
+
+
 class Killed(Exception):
     pass
 

@@ -156,6 +156,18 @@ def test_a_training_goes_on_only_as_what_it_was(whole, changes, field):
         in_rounds(folder=whole[1], resume=True, changes=changes)
 
 
+def test_the_seconds_are_those_of_both_rounds(monkeypatch):
+    fit = rounds.fit
+
+    def slow(*given, **options):
+        run = fit(*given, **options)
+        run.timings["seconds"] += 1000
+        return run
+
+    monkeypatch.setattr(rounds, "fit", slow)
+    assert in_rounds().timings["seconds"] > 2000
+
+
 def test_a_recipe_without_a_first_round_is_trained_once(tmp_path):
     assert_same_run(fit_in_rounds(recipe(), small_data(), device="cpu", folder=tmp_path), train())
     assert not (tmp_path / "first_round").exists()
