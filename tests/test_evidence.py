@@ -40,7 +40,7 @@ def page_of(tmp_path, monkeypatch):
         monkeypatch.setattr(
             evidence,
             "WORKS",
-            {work: replace(WORKS[work], summary="In short.", rests_on={}, on_photographs={})},
+            {work: replace(WORKS[work], summary="In short.", findings={}, rests_on={}, on_photographs={})},
         )
         evidence.lay_evidence(tmp_path / "pages", folder)
         return (tmp_path / "pages" / f"{work}.md").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
@@ -128,6 +128,7 @@ def test_the_summary_of_a_paper_rests_on_verdicts_that_the_records_give(work):
 def test_every_work_has_a_page_with_experiments_and_departures():
     assert WORKS.keys() == BY_WORK.keys()
     assert all(departures(work) for work in WORKS)
+    assert all(WORKS[work].findings.keys() <= set(several) for work, several in BY_WORK.items())
     assert all(len({one.world for one in several.values()}) == 1 for several in BY_WORK.values())
     assert {name for several in BY_WORK.values() for name in several} == set(EXPERIMENTS)
 

@@ -26,9 +26,10 @@ class Work:
     Attributes:
         cited: entries in the book's references, with commas between them.
         source: how `assets/published.json` names the paper whose tables are looked at for misprints.
-        summary: what came out, first in three sentences; {0} is the difference in rsum of the first claim in
+        summary: what came out, in three sentences; {0} is the difference in rsum of the first claim in
             `rests_on`, and so on through `on_photographs`.
-        rests_on: the claims that the summary speaks of, by their statements, with their verdicts on scenes.
+        findings: what each experiment found, by name, with the same numbers.
+        rests_on: the claims that they speak of, by their statements, with their verdicts on scenes.
         on_photographs: the same, with their verdicts on Flickr8k.
     """
 
@@ -37,6 +38,7 @@ class Work:
     source: str
     notebooks: list[str]
     summary: str
+    findings: Mapping[str, str] = field(default_factory=dict)
     rests_on: Mapping[str, Judgement] = field(default_factory=dict)
     on_photographs: Mapping[str, Judgement] = field(default_factory=dict)
 

@@ -88,14 +88,17 @@ def page(work: str, kept: Path, figures: Path) -> str:
         for row in records.published()
         if row.misprint and paper.source in row.read_in
     ]
+    told = {"": paper.summary, **paper.findings} if any(map(found.trained, DATA)) else {}
+    told = {name: words.format(*differences) for name, words in told.items()}
+    asked = {name: _asked(name, found, figures) for name in BY_WORK[work]}
     text = _template("paper.md.jinja").render(
         paper=paper,
-        summary=paper.summary.format(*differences) if any(map(found.trained, DATA)) else "",
+        summary=told.get(""),
         counts=verdict_counts(found.outcomes),
         taught=", ".join(f"[](../notebooks/{notebook}.ipynb)" for notebook in paper.notebooks),
         asked=[
-            one
-            for one in (_asked(name, found, figures) for name in BY_WORK[work])
+            one | {"said": told.get(name, "")}
+            for name, one in asked.items()
             if any(part for title, part in one.items() if title != "experiment")
         ],
         departures=table(["where", "the paper", "its code", "here"], differ),
