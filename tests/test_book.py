@@ -30,6 +30,13 @@ def test_a_figures_words_become_the_books_alt_text():
     assert silent["metadata"] == {}
 
 
+def test_no_line_of_a_text_begins_with_a_percent_sign_which_makes_it_a_comment_in_the_book():
+    folders = (("book", "*.md"), ("book/evidence", "*.md*"), ("notebooks/text", "*.py"))
+    for path in [path for folder, pattern in folders for path in (ROOT / folder).glob(pattern)]:
+        lost = re.findall(r"^(?:# )?%(?!%).*", path.read_text(), flags=re.MULTILINE)
+        assert not lost, path
+
+
 def test_a_page_shows_the_parameters_once_and_folds_an_answer(tmp_path):
     cells = [
         {"cell_type": "code", "metadata": {"tags": [tag]}, "source": "seed = 0", "outputs": []}

@@ -203,8 +203,8 @@ lesson.outcome("cross-attention is slower to search", min(slow) > 4 > 3 > max(ms
 # **What came out.** By rsum, AOQ (VSRN with offline negatives) leads in each seed (520.8 on average), though over the next two by less than
 # our margin. The next five lie within 3.1 points: two ensembles of 2AD (517.9 and 514.8), and three single systems, VSRN of 2019 (517.8),
 # VSE∞ of 2021 (515.3) and 2AD on whole input (515.2). Then come BFAN (511.9), which is below VSRN, and SCAN (511.1), whose lag behind those
-# five is undecided. By the mean mAP@R, AOQ and SCAN *image to text* lead; to text, PCME (34.5 %) and AOQ (33.7 %); to picture, SCAN (77.1
-# %).
+# five is undecided. By the mean mAP@R, AOQ and SCAN *image to text* lead; to text, PCME (34.5 %) and AOQ (33.7 %); to picture, SCAN
+# (77.1 %).
 #
 # **What one setting is worth.** With its own recipe, 2AD is 11.4 below VSRN, and ranks a picture's true
 # captions slightly worse than VSE++. But training leaves out a fifth of the input: a photograph has 36
