@@ -78,16 +78,20 @@ def shape(*cases: Given, by: int | None = None, **given: Any) -> Check:
     return Compared(lambda answer, inputs: _form(_result(answer, inputs, by)), _joined(cases, given), 0.0)
 
 
-def gradient(*, of: int = 0, exact: bool = True, by: By = None, **given: Any) -> Check:
-    """The sum of the result, or of `by(result)`, has the right gradient by the argument in the place `of`.
+def gradient(*of: int, exact: bool = True, by: By = None, **given: Any) -> Check:
+    """The sum of the result, or of `by(result)`, has the right gradient by the arguments in the places `of`.
 
-    If it need not be `exact`, any that is finite and not zero will do.
+    That is the first argument if none is named. If a gradient need not be `exact`, any that is finite and not
+    zero will do.
     """
 
-    def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        before, after = arguments[:of], arguments[of + 1 :]
-        found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[of])
+    def at(place: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        before, after = arguments[:place], arguments[place + 1 :]
+        found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[place])
         return found if exact else bool(found.isfinite().all() and found.any())
+
+    def see(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+        return [at(place, function, arguments) for place in of or (0,)]
 
     return Gradient(see, [given], 1e-4)
 

@@ -78,11 +78,12 @@ SCORE = {
     "One query is right. Of several, take the logarithm of the sum of exp(lse · relevance), divided by "
     "`lse`.": same(by=float),
     "It is right for lse = 6: let `lse` decide.": same({"lse": 1.5}, {"lse": 50.0}, by=float),
-    no_gradient_at("the context"): gradient(of=2, seed=5),
+    no_gradient_at("the weights, the queries or the context"): gradient(0, 1, 2, seed=5),
     "That is the mean of the relevances, the paper's other "
     "choice. Here we want the log-sum-exp.": lambda weights, queries, context, lse: relevance(
         weights, queries, context
     ).mean(),
+    "The logarithm is still to be divided by `lse`.": lambda *given: given[-1] * score(*given),
     "Right. With the weights above, this is SCAN.": passed,
 }
 
@@ -124,7 +125,7 @@ def refocus(weights, focus="prob"):
 
 
 def leads(weights, focus):
-    trust = weights.sqrt() if focus == "prob" else torch.ones_like(weights)  # (n, m)
+    trust = weights ** {"prob": 0.5, "rootless": 1.0, "equal": 0.0}[focus]  # (n, m)
     return weights * trust.sum(1, keepdim=True) - (weights * trust).sum(1, keepdim=True)  # (n, m)
 
 
@@ -132,7 +133,7 @@ def spread(focus="equal", rows=""):
     """Weights (3, 4) and the focus; or weights that are all equal, or alone in their rows."""
     if rows:
         return torch.tensor([[0.25] * 4, [0.5, 0.25, 0.25, 0]]) if rows == "even" else torch.ones(3, 1), focus
-    return torch.tensor([[0.5, 0.27, 0.13, 0.1], [0.65, 0.3, 0.04, 0.01], [0.1, 0.2, 0.3, 0.4]]), focus
+    return torch.tensor([[0.5, 0.27, 0.13, 0.1], [0.65, 0.3, 0.04, 0.01], [0.1, 0.12, 0.33, 0.45]]), focus
 
 
 FOCUS = {
@@ -143,6 +144,9 @@ FOCUS = {
     "All weights equal, or only one: nothing leads, and nothing would stay. The largest of a row always "
     "stays, and so does every other that equals it.": same(
         *({"focus": focus, "rows": case} for focus in ("equal", "prob") for case in ("even", "alone"))
+    ),
+    "The root is missing: the lead over a_k counts √a_k times, not a_k times.": like(
+        lambda weights, focus: refocus(weights, "rootless"), focus="prob"
     ),
     "Right. These are BFAN's weights.": passed,
 }

@@ -66,7 +66,7 @@ GRU = {
         reset=-50, update=-50
     ),
     "With gates between zero and one the states still differ: look at r, equation (5).": same(),
-    no_gradient_at("U"): gradient(of=3),
+    no_gradient_at("the words, at the state or at U"): gradient(0, 1, 3),
     "Both biases, w and u, belong to all three: to r, to z and to the proposal.": (
         lambda x, h, W, U, w, u: torch.gru_cell(x, h, W, U)
     ),

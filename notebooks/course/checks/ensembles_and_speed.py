@@ -43,8 +43,9 @@ AS_ONE = {
     "longer.": same(widths=[5, 5], by=cosines),
     "With other weights the result is not yet the weighted mean: how often is a weight in the product of the "
     "two sides?": same(widths=[5, 2, 4], weights=[1.0, 4.0, 2.0], by=cosines),
-    "The cosine is right, but the rows are not of length one: divide the weights by their sum.": same(
-        widths=[4, 3], weights=[1.0, 3.0], by=lambda made: made.norm(dim=-1)
+    "The cosine is right, but the rows are not of length one: divide the weights by their sum. Without "
+    "weights, each of M systems has the weight 1 / M.": same(
+        {}, {"weights": [1.0, 3.0]}, widths=[4, 3], by=lambda made: made.norm(dim=-1)
     ),
     "Right. An ensemble of cosines is itself a cosine.": passed,
 }

@@ -146,11 +146,14 @@ VANISH = {
     "A weight of a softmax lies between 0 and 1.": between(0, 1),
     "Divide the lead by tau: a negative's exponential is tiny beside the positive's.": between(-inf, 0.5),
     "Let the positive's exponential be 1. Each of 63 negatives has exp(-0.5 / 0.05). Give five digits after "
-    "the point.": equals(of_negatives(10), 2e-5),
+    "the point.": equals(of_negatives(10), 6e-6),
     "That is Z of the positive. What is left for the negatives?": like(1 - of_negatives(10), tolerance=1e-3),
     "That is one negative. There are 63 of them.": like(math.exp(-10), tolerance=5e-6),
     "Divide the cosines by tau first: a lead of 0.5 becomes one of 10.": of_negatives(0.5),
-    "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=2e-6),
+    "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=4e-6),
+    "Divide by the sum of all 64 exponentials: the positive's 1 belongs to it too.": like(
+        63 * math.exp(-10), tolerance=1e-6
+    ),
     "Right. Less than a third of a percent of the gradient is left, for all features together.": passed,
 }
 
@@ -165,9 +168,10 @@ BREAK = {
 SHARE = {
     "A caption has 255 others beside it, and 32 marks.": between(1, inf),
     "Only one in 32 of the others has the same mark.": between(-inf, 32),
-    "Each of the 255 others has its mark by chance.": equals(255 / 32, 0.05),
+    "Each of the 255 others has its mark by chance.": equals(255 / 32, 0.02),
     "You divided the marks by the pairs.": 0.125,
-    "Take the caption itself away before you divide: 255 others, each with a chance of 1 / 32.": 7,
+    "Take the caption itself away before you divide: 255 others, each with a chance of 1 / 32. Give two "
+    "digits after the point.": like(7, 8),
     "Right. For these, the mark is of no use.": passed,
 }
 

@@ -1,6 +1,7 @@
 """The exercises of notebook 18, *Full scale*."""
 
 import weakref
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 from course.checks.comparing import between, equals, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, predict
 from course.checks.samples import normal
-from vsecore.similarity import cross_attention
+from vsecore import similarity
 
 PICTURES, ALL = 113_287, 123_287  # COCO's, of the training split and of all three
 GIGABYTES = ALL * 36 * 2048 * 2 / 1e9
@@ -51,7 +52,7 @@ def rows(order, seed, epoch, count=40):
     return [int(row) for row in order(seed, epoch, count)]
 
 
-FEW_AND_MANY = (*range(17), 32, 64, 100, 128)
+FEW_AND_MANY = (*range(17), 32, 64, 100, 128, 1000)
 PAIRS = [(seed, epoch) for seed in FEW_AND_MANY for epoch in FEW_AND_MANY if seed * epoch < 3]
 """Seeds and epochs, some of which a sum such as 10 · seed + epoch takes for the same."""
 
@@ -82,6 +83,7 @@ ORDER = {
         wrong=[
             lambda seed, epoch, count: epoch_order(seed + epoch, 0, count),
             lambda seed, epoch, count: epoch_order(10 * seed + epoch, 0, count),
+            lambda seed, epoch, count: epoch_order(1000 * seed + epoch, 0, count),
         ],
     ),
     "Right. It remembers nothing, so it can be entered anywhere.": passed,
@@ -225,14 +227,29 @@ GATHER = {
 }
 
 
-def closely(elements, words):
+def cross_attention(elements, words):
     """The notebook's cross-attention: (n, N, D) and (L, D) make (n,)."""
-    return cross_attention(elements, None, words[None], None, aggregate="mean", negative_slope=0.0)[:, 0]
+    return similarity.cross_attention(
+        elements, None, words[None], None, aggregate="mean", negative_slope=0.0
+    )[:, 0]
 
 
 def rerank(quick, elements, words, k):
     candidates = quick.topk(k).indices  # (k,)
-    return candidates[closely(elements[candidates], words).argsort(descending=True)]
+    return candidates[cross_attention(elements[candidates], words).argsort(descending=True)]
+
+
+def looked_at(answer, quick, elements, words, k):
+    """The rows that an answer returns, and how many pictures it has given to cross-attention."""
+    scope, given = getattr(answer, "__globals__", globals()), []
+    real = scope.get("cross_attention", cross_attention)
+
+    def counted(some, *rest):
+        given.append(len(some))
+        return real(some, *rest)
+
+    with patch.dict(scope, cross_attention=counted):
+        return answer(quick, elements, words, k), sum(given)
 
 
 def query(seed=1, k=4):
@@ -241,21 +258,27 @@ def query(seed=1, k=4):
 
 
 RERANK = {
-    "Return k row numbers.": same(by=len),
+    "Return k row numbers.": same(by=lambda made: len(made[0])),
     "The candidates are the pictures with the highest `quick`, as row numbers of all pictures.": same(
-        by=lambda made: made.sort().values
+        by=lambda made: made[0].sort().values
     ),
-    "The candidates are right. Now order them by cross-attention, the highest score first.": same(),
+    "The candidates are right. Now order them by cross-attention, the highest score first.": same(by=0),
     "It must be right for every k, from 1 to as many as there are pictures.": same(
-        *({"seed": seed, "k": k} for seed, k in ((2, 1), (3, 9), (4, 5)))
+        *({"seed": seed, "k": k} for seed, k in ((2, 1), (3, 9), (4, 5))), by=0
+    ),
+    "The rows are right, but `cross_attention` has seen more than the k candidates. That is the time that we "
+    "want to save.": same(by=lambda made: made[1] <= 4),
+    "That is the worst first: sort in descending order.": like(
+        lambda quick, elements, words, k: rerank(quick, elements, words, k).flip(0), by=0
     ),
     "Those are places among the candidates: use them to look up the candidates' row numbers.": like(
-        lambda quick, elements, words, k: closely(elements[quick.topk(k).indices], words).argsort(
+        lambda quick, elements, words, k: cross_attention(elements[quick.topk(k).indices], words).argsort(
             descending=True
-        )
+        ),
+        by=0,
     ),
     "Those are the best of all pictures by cross-attention. Choose the candidates by `quick`.": like(
-        lambda quick, elements, words, k: closely(elements, words).topk(k).indices
+        lambda quick, elements, words, k: cross_attention(elements, words).topk(k).indices, by=0
     ),
     "Right. Looked at by cross-attention, k pictures cost the same however many there are.": passed,
 }
@@ -277,6 +300,6 @@ EXERCISES = {
         caller=learned,
     ),
     "18.gather": code("The backward pass of a gather", 8, GATHER, returned, arrived),
-    "18.rerank": code("Find fast, then look closely", 12, RERANK, rerank, query),
+    "18.rerank": code("Find fast, then look closely", 12, RERANK, rerank, query, caller=looked_at),
     "18.explore": explore("When does a large batch matter?", 15),
 }

@@ -130,8 +130,14 @@ MINE = {
     "The captions are right. Now the pictures: the running best starts at minus infinity, and each block is "
     "merged into it.": same(by=1),
     "One block is right. In several, the rows of a block are complete, but its columns see only some of the "
-    "pictures.": same(block=3),
+    "pictures; and the first row of a block is picture `first`.": same(block=3),
     "The last block may be smaller than the others.": same(block=4, seed=2),
+    "A caption's list holds its own picture: hide it in this direction too.": (
+        lambda images, captions, owner, texts, pictures, block: (
+            mine(images, captions, owner, texts, pictures, block)[0],
+            (images @ captions.T).topk(pictures, 0).indices.T,
+        )
+    ),
     "Right. The package does the same, on any device.": passed,
 }
 

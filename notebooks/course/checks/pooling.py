@@ -3,7 +3,18 @@
 import torch
 from torch import Tensor, inf, nan
 
-from course.checks.comparing import agrees, between, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import (
+    agrees,
+    between,
+    divided,
+    equals,
+    gradient,
+    holds,
+    like,
+    passed,
+    same,
+    shape,
+)
 from course.checks.kinds import NO_GRADIENT, break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, padded
 from vsecore.pooling import GPO, AdPool, KMaxPool, SoftPool
@@ -145,7 +156,8 @@ TOKEN = {
     "Each row has one logit: its product with W. Their softmax weighs the rows.": same(counts=[5, 5]),
     "A set with padding: a padded row must have the weight 0, and the real ones must add up to 1. Which "
     "logit gives that?": same(),
-    no_gradient_at("W"): gradient(of=2, counts=[5, 3]),
+    no_gradient_at("the rows or at W"): gradient(0, 2, counts=[5, 3]),
+    "The weights already add up to one: sum the rows, do not take their mean.": divided(token_level, 5),
     "Right. It gives what AdPool(token_share=1.0) of vsecore.pooling gives.": passed,
 }
 
@@ -169,7 +181,7 @@ BALANCE = {
     "Padding gets a share in the embedding level's softmax: hide it first.": same(counts=[6, 3, 1]),
     "Padding may hold anything, also large values, infinity and NaN: it must have no share and add nothing. "
     "Zero times NaN is NaN.": same(*({"filler": filler} for filler in (7.0, nan, inf)), counts=[6, 3, 1]),
-    no_gradient_at("W"): gradient(of=3, counts=[6, 2]),
+    no_gradient_at("the elements or at W"): gradient(1, 3, counts=[6, 2]),
     "Each level has the part of the other: in which order did you stack them?": lambda token, x, mask, W: (
         adpool(token, x, mask, -W)
     ),

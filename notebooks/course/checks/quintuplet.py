@@ -119,7 +119,7 @@ WEIGHTS = {
     "Where both negatives are equally hard, each term is beta times its hinge.": same(alike=True),
     "The weight is beta, minus how much harder the offline negative is, divided by alpha.": same(),
     "Margin, beta and alpha are arguments: use them.": same(options=[0.4, 2.0, 0.7]),
-    "The gradient should flow through the weight too: no detach, no .item().": gradient(of=2),
+    "The gradient should flow through the weight too: no detach, no .item().": gradient(2),
     "The sign is wrong: the harder the offline negative, the smaller the weight.": (
         lambda positive, online, offline: weighted_online(positive, online, 2 * online - offline)
     ),

@@ -62,7 +62,7 @@ BLOCK = {
     "are asked, the last dimension of (B, A, N, N).": same(
         counts=[5, 2], filler=30.0, by=lambda made: made[real([5, 2], 5)] + 0 * made.sum()
     ),
-    no_gradient_at("`ask`"): gradient(of=2, by=torch.square),
+    no_gradient_at("the elements or at `ask`"): gradient(0, 2, by=torch.square),
     "That is what the thesis prints: the second step adds to x. Here it adds to z.": as_printed,
     "You normalise after each sum. In this block norm comes first, before each step.": built(pre_norm=False),
     "You did not divide the products q · k by the root of a head's width.": built(1),
@@ -106,7 +106,9 @@ ATTEND = {
     "The values in the padding get into the answer: hide its fits before the softmax.": same(
         counts=[5, 3, 1], filler=50.0, by=of_words
     ),
-    no_gradient_at("the keys"): gradient(of=1, counts=[5, 3, 1], by=lambda made: of_words(made).square()),
+    no_gradient_at("the queries, the keys or the values"): gradient(
+        0, 1, 2, counts=[5, 3, 1], by=lambda made: of_words(made).square()
+    ),
     "The mask is the wrong way round: it is True where a word is real, and the others must be hidden.": like(
         lambda q, k, u, mask: attention(q, k, u, ~mask), by=1, counts=[5, 3]
     ),

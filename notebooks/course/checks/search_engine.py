@@ -71,7 +71,7 @@ EXACT = {
     "with zeros.": same(
         {"count": 3, "k": 10, "block": 2}, {"k": 12, "shift": -9.0}, by=FOUND, tolerance=1e-3
     ),
-    "Right. Memory holds a block and the best so far, however long the file is.": passed,
+    "Right. Memory need not hold more than a block and the best so far, however long the file is.": passed,
 }
 
 

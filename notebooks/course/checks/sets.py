@@ -3,7 +3,7 @@
 import torch
 from torch import inf, nan
 
-from course.checks.comparing import between, equals, gradient, holds, like, passed, same, shape
+from course.checks.comparing import between, divided, equals, gradient, holds, like, passed, same, shape
 from course.checks.kinds import break_it, code, compute, explore, no_gradient_at, predict
 from course.checks.samples import normal, real
 from vsecore.losses import soft_contrastive
@@ -40,7 +40,8 @@ HEADS = {
     "Padding may hold anything, also infinity and NaN. Zero times NaN is NaN: clear the padding first.": same(
         *({"filler": filler} for filler in (7.0, nan, inf)), counts=[5, 3, 1]
     ),
-    no_gradient_at("W2"): gradient(of=3),
+    no_gradient_at("the elements or at W2"): gradient(0, 3),
+    "The weights already add up to one: sum the elements, do not take their mean.": divided(heads, 5),
     "Your softmax goes over the heads, so that they share out each element. In PIE-Net each head has a "
     "softmax of its own over the elements. (The next notebook lets them share.)": like(
         lambda x, mask, W1, W2: ((x @ W1).tanh() @ W2).softmax(2).mT @ x, counts=[5, 5]
@@ -88,7 +89,7 @@ SAMPLE = {
     "Without noise all points of a Gaussian lie at its mean.": same(noise=0.0),
     "A log variance of 0 is a standard deviation of 1: a point is then mean plus noise.": same(log=0.0),
     "Multiply the noise by the standard deviation. Its logarithm is half of the log variance.": same(),
-    no_gradient_at("the log variance"): gradient(of=1),
+    no_gradient_at("the mean or at the log variance"): gradient(0, 1),
     "Right. It gives what vsecore.losses.sample_gaussians gives, for this noise.": passed,
 }
 
@@ -96,7 +97,7 @@ SAMPLE = {
 def clouds(scale=3.0, shift=4.0, points=5):
     """Points of two pictures (2, J, 3) and of four captions (4, 4, 3), and which belong together."""
     v, t = normal((2, points, 3), (4, 4, 3), seed=5)
-    return v, t, scale, shift, torch.arange(2)[:, None] == torch.arange(4) // 2
+    return v, t, scale, shift, torch.arange(2)[:, None] == torch.arange(4) // 3
 
 
 def mean_of_logs(v, t, scale, shift, positives):
@@ -114,10 +115,13 @@ SOFT = {
     "With scale 0, every p is sigmoid(shift). The loss is a sum over the pairs, not a mean.": same(scale=0.0),
     "A pair of points matches with probability sigmoid(shift − scale · distance); a picture and a caption "
     "with the mean over their points.": same(),
-    no_gradient_at("the points"): gradient(),
+    no_gradient_at("the points"): gradient(0, 1),
     "You took the logarithm of every pair of points. First the mean probability of a picture and a caption, "
     "then its logarithm.": mean_of_logs,
     "You left out the pairs that do not belong together: of these, 1 − p counts.": positives_only,
+    "You took 1 − p of the pairs that belong together, and p of the others: it is the other way round.": (
+        lambda v, t, scale, shift, positives: soft_contrastive(v, t, scale, shift, ~positives)
+    ),
     "You left out the minus before the logarithm.": lambda *given: -soft_contrastive(*given),
     "Right. It gives what vsecore.losses.soft_contrastive gives.": passed,
 }

@@ -34,7 +34,7 @@ POOL = {
     "The padding may hold anything, also large numbers, and must still have no weight.": same(
         {"filler": 1e3}, {"filler": -1e3}, counts=[4, 2, 1]
     ),
-    no_gradient_at("W"): gradient(of=2, counts=[5, 3], by=lambda made: made[0].square()),
+    no_gradient_at("the elements or at W"): gradient(0, 2, counts=[5, 3], by=lambda made: made[0].square()),
     "At each element, the weights of the pools add up to 1. They should add up to 1 over the elements, for "
     "each pool.": like(lambda x, mask, W: (x, (W @ x.mT).softmax(1)), by=lambda made: made[1].sum(1)),
     "Right. It gives what vsecore.losses.NodePooling gives.": passed,
