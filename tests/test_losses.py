@@ -259,6 +259,7 @@ def test_a_batch_that_cannot_be_learned_from_is_named(loss, name, scores, positi
         ("y", lambda: mmd(X[0], X[0][:, :2])),
         ("slots", lambda: set_diversity(X[0])),
         ("t", lambda: soft_contrastive(X, X[0], 1.0, 1.0)),
+        ("scale", lambda: soft_contrastive(X, X, torch.ones(6), 1.0)),
         ("log_variance", lambda: sample_gaussians(S, S[:1], 1)),
         ("captions", lambda: node_pooling_loss(X, X[:, :2], S)),
         ("t_mask", lambda: node_cross_attention_loss(X, MASK, X, MASK & False, S)),

@@ -132,3 +132,10 @@ def check_heads(heads: int, dim: int, name: str = "dim") -> None:
     """Refuse a number of attention heads that does not divide the width, which is called `name`."""
     if dim % heads:
         raise ValueError(f"heads is {heads}: it must divide {name}, which is {dim}")
+
+
+def check_numbers(**given: Tensor | float) -> None:
+    """Refuse tensors that do not hold one number each."""
+    for name, number in given.items():
+        if isinstance(number, Tensor) and number.numel() != 1:
+            raise ValueError(f"{name} is {tuple(number.shape)}: it must be one number")

@@ -2,8 +2,9 @@
 
 A recipe names a class, a `Loss`: it owns the defaults, reads what it needs from a `Step`, and may hold
 parameters or state. Where a function stands beside it, the function takes tensors. All of them refuse an
-argument of a wrong shape, type or range, and a picture or caption without a partner or without a real element
-(on a CPU: on a GPU every step would have to wait), with a `ValueError` that names it.
+argument of a wrong shape, type or range, and a picture or caption without a partner (`soft_contrastive` needs
+none) or without a real element (on a CPU: on a GPU every step would have to wait), with a `ValueError` that
+names it.
 """
 
 from vsecore.losses.adaptive_optimization import (

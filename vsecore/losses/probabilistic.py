@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from vsecore.arguments import Count, Finite, NotNegative, Shape, checked
+from vsecore.arguments import Count, Finite, NotNegative, Shape, check_numbers, checked
 from vsecore.losses.distances import distances
 from vsecore.losses.pairs import Positives, diagonal
 from vsecore.losses.step import Loss, Step
@@ -57,6 +57,7 @@ def soft_contrastive(
     Source: Chun et al. 2021 (PCME), eq. 1 and its Monte-Carlo estimate.
     """
     (b, j, _), (c, n, _) = v.shape, t.shape
+    check_numbers(scale=scale, shift=shift)
     if positives is None:
         positives = diagonal(b, c, v.device)
     v, t = promoted(v, t)

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vsecore.arguments import Finite, Positive, checked
+from vsecore.arguments import Finite, Positive, check_numbers, checked
 from vsecore.embedding import Embedding
 from vsecore.similarity.base import Similarity
 from vsecore.similarity.fragments import MEMORY as OF_ELEMENTS
@@ -64,9 +64,7 @@ def match_probability(
 
     Source: Chun et al. 2021 (PCME), section 3, with cosines as in Kim et al. 2023, section 3.3.
     """
-    for name, number in (("scale", scale), ("shift", shift)):
-        if isinstance(number, Tensor) and number.numel() != 1:
-            raise ValueError(f"{name} is {tuple(number.shape)}: it must be one number")
+    check_numbers(scale=scale, shift=shift)
     return _all_with_all(v, t, lambda cosines: _match(cosines, scale, shift, reduce))
 
 
