@@ -75,8 +75,7 @@ def cross_retrieval_ranks(scores: Matrix, owner: Matrix) -> Tensor:
         among_pictures += (block >= own).sum(0)
         for row, line in enumerate(block, start):  # (Nc,)
             mine = owner == row
-            others = line[~mine].sort().values
-            among_captions[mine] = len(others) - torch.searchsorted(others, own[mine], side="left")
+            among_captions[mine] = (line[~mine] >= own[mine, None]).sum(1)
     return torch.maximum(among_captions * (len(scores) / len(owner)), among_pictures.double()).cpu()
 
 
