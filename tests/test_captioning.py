@@ -70,6 +70,7 @@ def test_the_loss_adds_up_the_real_words_and_averages_over_captions():
     real = token_mask[:, 1:]
     loss = captioning_loss(logits[real], tokens[:, 1:], real)
     assert float(loss) == pytest.approx(math.fsum(costs) / 3, abs=1e-10)
+    assert captioning_loss(logits[real].half(), tokens[:, 1:], real).dtype == torch.float32
 
 
 def a_step():

@@ -80,6 +80,8 @@ def test_the_reconstruction_loss_is_the_mean_cosine_distance():
     assert reconstruction_loss(pred, target).item() == pytest.approx(expected, abs=1e-12)
     assert reconstruction_loss(3 * target, target).item() == pytest.approx(0, abs=1e-12)
     assert reconstruction_loss(-target, target).item() == pytest.approx(2)
+    half, kept = pred.bfloat16(), target.float()  # a decoder's output under autocast
+    torch.testing.assert_close(reconstruction_loss(half, kept), reconstruction_loss(half.float(), kept))
 
 
 def test_the_decoder_is_equation_5():

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from vsecore.arguments import Count, Shape, Share, checked
 from vsecore.losses.step import Loss, Step
-from vsecore.masking import check_elements, count_real, real_first, softmax_over_real, sorted_mask
+from vsecore.masking import check_elements, count_real, real_first, softmax_over_real, sorted_mask, widened
 from vsecore.recurrence import read
 
 Words = Annotated[Tensor, Shape("C L", "whole numbers")]
@@ -26,7 +26,7 @@ def captioning_loss(logits: Annotated[Tensor, Shape("P V")], words: Words, mask:
 
     Source: Li et al. 2019 (VSRN), section 3.4: minus the log-probability of the caption.
     """
-    return cross_entropy(logits, words[mask], reduction="sum") / len(words)
+    return cross_entropy(widened(logits), words[mask], reduction="sum") / len(words)
 
 
 class CaptionDecoder(nn.Module):

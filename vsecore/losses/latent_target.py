@@ -8,6 +8,7 @@ from torch.nn.functional import cosine_similarity
 from vsecore.arguments import Count, Positive, Shape, checked
 from vsecore.losses.lagrange import Constraint
 from vsecore.losses.step import Loss, Step
+from vsecore.masking import promoted
 
 Targets = Annotated[Tensor, Shape("C T")]
 
@@ -21,11 +22,11 @@ def reconstruction_loss(pred: Targets, target: Targets) -> Tensor:
         target: the vectors to predict, (C, T).
 
     Returns:
-        The mean of 1 - cosine over the captions, a scalar from 0 to 2.
+        The mean of 1 - cosine over the captions, a scalar from 0 to 2, in float32 at least.
 
     Source: Bleeker, Yates and de Rijke 2023 (LTD), equation 6.
     """
-    return (1 - cosine_similarity(pred, target.to(pred.dtype), dim=1)).mean()
+    return (1 - cosine_similarity(*promoted(pred, target), dim=1)).mean()
 
 
 class LatentTargetDecoder(nn.Module):
