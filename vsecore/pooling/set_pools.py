@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
 from vsecore.arguments import Count, Share, checked
+from vsecore.masking import check_elements
 from vsecore.normalisation import ElementNorm, projection
 from vsecore.pooling.basic import FirstPool, LastPool, MaxPool, MeanPool
 from vsecore.pooling.gpo import GPO
@@ -175,6 +176,7 @@ class ProjectedPool(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Pool (B, N, D) to (B, D)."""
+        check_elements(x, mask, self.hidden.in_features)
         pooled = self.pool(x, mask)  # (B, D)
         projected: Tensor = self.out(relu(self.hidden(pooled)))  # (B, D)
         if self.normalise is not None:
