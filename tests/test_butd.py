@@ -269,10 +269,6 @@ def test_without_its_boxes_a_folder_is_refused_by_name(coco, table, tmp_path, mo
         with_boxes(open_precomp(folder))
 
 
-def as_vinvl(number):
-    return f"{number}\t" + json.dumps({"num_boxes": REGIONS, "features": encoded(region(number)[0])}) + "\n"
-
-
 def as_python_writes_bytes(number):
     *others, boxes, features = line(number).rstrip("\n").split("\t")
     return "\t".join([*others, f"b'{boxes}'", f"b'{features}'"]) + "\n"
@@ -283,14 +279,13 @@ def half_then_whole(number):
     return whole[: len(whole) * 2 // 3] + "\n" + whole
 
 
-@pytest.mark.parametrize("written", [as_vinvl, as_python_writes_bytes, half_then_whole])
+@pytest.mark.parametrize("written", [as_python_writes_bytes, half_then_whole])
 def test_tables_as_other_programs_leave_them_are_read(coco, tmp_path, written):
     path = tmp_path / "others.tsv"
     path.write_text("".join(map(written, ALL)))
     found = open_precomp(import_regions([path], coco, tmp_path / "out"))
     for row, number in enumerate(NUMBERS["train"]):
         assert np.array_equal(found.train.pictures[row], region(number)[0].astype("float16"))
-    assert (tmp_path / "out" / "train_boxes.npy").exists() == (written is not as_vinvl)
 
 
 def test_arrays_may_be_turned(coco, tmp_path):

@@ -1,14 +1,13 @@
 """Bottom-up attention's features as the field shares them, turned into a folder to train on.
 
-A TSV file has a line for each picture, with boxes and features as base64; VinVL's has JSON in its second
-column, or no boxes. A folder has a file for each picture: `.npy` with the features (N, F), or `.npz` with
-features and boxes. The import looks up where each picture is, then it reads a few at a time.
+A TSV file has a line for each picture, with boxes and features as base64. A folder has a file for each
+picture: `.npy` with the features (N, F), or `.npz` with features and boxes. The import looks up where each
+picture is, then it reads a few at a time.
 
 Source: Anderson et al. 2018 (bottom-up attention) for the features and the TSV.
 """
 
 import base64
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +29,8 @@ FEATURES, BOXES = ("feat", "features", "x"), ("bbox", "boxes")
 TOGETHER = 64
 """How many pictures are read at a time: a killed process loses at most so many."""
 
-_COLUMNS = {3: (1, None, 2), 6: (3, 4, 5), 10: (7, 8, 9)}
-"""Where a TSV of so many columns has the number of boxes, the boxes (None: nowhere) and the features."""
+_COLUMNS = (6, 10)
+"""How many columns a TSV may have: the last three are the number of boxes, the boxes and the features."""
 _QUOTED = re.compile(rb"""^\s*b(['"])(.*)\1\s*$""", re.DOTALL)
 """A field with what Python 3 writes around bytes: b'...'."""
 MOST, LEAST = 256, 512
@@ -241,26 +240,20 @@ def _lines_of(paths: Sequence[Path]) -> Iterator[tuple[Path, int, int, bytes]]:
                 begin += len(line)
 
 
-def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes | None, bytes]:
-    """Return a line's picture, number of regions, and encoded boxes, if there are any, and features."""
+def _fields_of(where: str, line: bytes) -> tuple[str, int, bytes, bytes]:
+    """Return a line's picture, number of regions, and encoded boxes and features."""
     fields = [_QUOTED.sub(rb"\2", field) for field in line.rstrip(b"\r\n").split(b"\t")]
     with files.damage_named(where):
-        if len(fields) == 2 and fields[1].startswith(b"{"):
-            told = json.loads(fields[1])
-            count, boxes = told["num_boxes"], told.get("boxes")
-            boxes, features = boxes and boxes.encode(), told["features"].encode()
-        elif len(fields) not in _COLUMNS:
-            raise ValueError(f"{len(fields)} columns, wanted one of {[*_COLUMNS]}, or VinVL's JSON")
-        else:
-            places = _COLUMNS[len(fields)]
-            count, boxes, features = (None if at is None else fields[at] for at in places)
+        if len(fields) not in _COLUMNS:
+            raise ValueError(f"{len(fields)} columns, wanted {' or '.join(map(str, _COLUMNS))}")
+        count, boxes, features = fields[-3:]
         regions = int(count)
-        if regions < 1 or (boxes and len(boxes) != -(-16 * regions // 3) * 4):  # four letters for three bytes
-            raise ValueError(f"{len(boxes or b'')} letters for {regions} boxes")
+        if regions < 1 or len(boxes) != -(-16 * regions // 3) * 4:  # four letters for three bytes
+            raise ValueError(f"{len(boxes)} letters for {regions} boxes")
         bytes_each, rest = divmod(len(features) // 4 * 3 - features[-2:].count(b"="), 4 * regions)
         if rest or not bytes_each or len(features) % 4:
             raise ValueError(f"{len(features)} letters for the features of {regions} regions")
-    return fields[0].decode("utf-8", "replace").strip(), regions, boxes or None, features
+    return fields[0].decode("utf-8", "replace").strip(), regions, boxes, features
 
 
 def _read_line(path: Path, begin: int, where: str) -> _Arrays:
@@ -272,4 +265,4 @@ def _read_line(path: Path, begin: int, where: str) -> _Arrays:
         return np.frombuffer(base64.b64decode(text, validate=True), "<f4").reshape(regions, -1)
 
     with files.damage_named(where):
-        return decoded(features), None if boxes is None else decoded(boxes)
+        return decoded(features), decoded(boxes)
