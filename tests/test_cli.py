@@ -208,7 +208,6 @@ def test_a_run_is_resumed_and_never_overwritten(features, tmp_path, complaint, m
         (["data", "extract", "same", "same"], ["is the folder of the photographs"]),
         (["experiment", "2ad_parts", "--arm", "AdPool", "--set", "dim=8"], ["without AdPool"]),
         (["experiment", "2ad_parts", "--missing", "--dry-run"], ["a name is given"]),
-        (["experiment", "2ad_parts", "--claim", "2ad"], ["--claim is given without --missing"]),
     ],
 )
 def test_bad_input_is_told_in_a_sentence(arguments, words, monkeypatch, tmp_path, complaint):

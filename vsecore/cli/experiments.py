@@ -61,7 +61,6 @@ def experiment(
     vectors: Path | None = None,
     record: Folder | None = None,
     missing: bool = False,
-    claim: list[str] | None = None,
     dry_run: bool = False,
     split: Literal["test", "testall"] = "test",
 ) -> None:
@@ -78,7 +77,6 @@ def experiment(
         record: The folder of records. [default: the repository's for scenes, else experiments]
         missing: In place of a name: train what the claims still lack, on CPUs, one thread for each
             training; to use GPUs, name experiments.
-        claim: With --missing: only this paper's claims, or the claim with this statement. Repeatable.
         dry_run: Only say what would be trained, and how long it takes here.
         split: What is tested. testall: all 5,000 test pictures of COCO, where test has only 1,000.
     """
@@ -91,7 +89,7 @@ def experiment(
     on_scenes = not data or data[0] in experiments.WORLDS
     folder = record or (experiments.RESULTS if on_scenes or missing else Path("experiments"))
     options.check_writable("--record", folder)
-    if missing or (dry_run and not name):
+    if missing:
         given = {
             **{"a name": name, "--features": features, "--seeds": seeds, "--scale": scale, "--arm": arm},
             **{"--set": set_, "--vectors": vectors, "--split": split != "test"},
@@ -99,10 +97,8 @@ def experiment(
         }
         if unread := [option for option, value in given.items() if value]:
             raise ValueError(f"{unread[0]} is given, and what the claims lack does not depend on it")
-        _missing(data[0] if data else "scenes", folder, claim or [], dry_run)
+        _missing(data[0] if data else "scenes", folder, dry_run)
         return
-    if claim:
-        raise ValueError("--claim is given without --missing, which alone reads it")
     compared = experiments.get_experiment(name)
     scale = scale or ("fair" if on_scenes else "paper")
     named = [compared.data_named(source) for source in data or ["scenes"]]
@@ -143,16 +139,11 @@ def experiment(
         typer.echo(f"written: {', '.join(map(str, comparison.write(folder, table)))}")
 
 
-def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
+def _missing(data: str, folder: Path, dry_run: bool) -> None:
     from vsecore import experiments
-    from vsecore.experiments.experiment import BY_WORK
 
-    of_claims = {claim.statement: claim.work for claim in experiments.claims()}
-    if unknown := sorted({*chosen} - {*BY_WORK, *of_claims}):
-        raise ValueError(f"--claim is {unknown[0]!r}: wanted {', '.join(BY_WORK)}, or a claim's statement")
-    works = list(dict.fromkeys(of_claims.get(name, name) for name in chosen)) or list(BY_WORK)
     if dry_run:
-        typer.echo(experiments.summary(works, folder, chosen))
+        typer.echo(experiments.summary(folder))
         return
     folder.mkdir(parents=True, exist_ok=True)
     at = "" if data in experiments.WORLDS else data
@@ -160,7 +151,7 @@ def _missing(data: str, folder: Path, chosen: list[str], dry_run: bool) -> None:
     jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         experiments.train_missing(
-            works, named, options.open_dataset, at=at, chosen=chosen, folder=folder, jobs=jobs, log=typer.echo
+            named, options.open_dataset, at=at, folder=folder, jobs=jobs, log=typer.echo
         )
     except BrokenProcessPool:
         raise OSError(

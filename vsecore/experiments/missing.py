@@ -73,19 +73,14 @@ def lacking(experiment: Experiment, arm: str, data: str, entries: Sequence[Recor
 
 
 def survey(
-    work: str, data: str, folder: Path = RESULTS, chosen: Sequence[str] = ()
+    work: str, data: str, folder: Path = RESULTS
 ) -> tuple[int, Sequence[Mapping[tuple[str, str], Trainings]]]:
     """Return how many claims of a paper are judged on some data, and for each other what its arms lack.
 
-    That is by experiment and arm. Claims that the data cannot answer are left out. `chosen`: only these
-    claims, by statement, or all by the work.
+    That is by experiment and arm. Claims that the data cannot answer are left out.
     """
-    results = [
-        outcome
-        for outcome in outcomes(work, data, folder=folder)
-        if not gates.never(outcome.claim, data)
-        and (not chosen or {work, outcome.claim.statement} & {*chosen})
-    ]
+    found = outcomes(work, data, folder=folder)
+    results = [outcome for outcome in found if not gates.never(outcome.claim, data)]
     names = dict.fromkeys([*BY_WORK[work], *(outcome.claim.experiment for outcome in results)])
     entries = {name: ledger.study(name, data, None, "fair", folder)[1] for name in names}
 
@@ -131,7 +126,7 @@ def union(several: Iterable[Trainings]) -> Trainings:
     return {key: seconds for trainings in several for key, seconds in trainings.items()}
 
 
-def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] = ()) -> str:
+def summary(folder: Path = RESULTS) -> str:
     """Return how many claims are judged as a Markdown table, by paper and data, and what the others lack.
 
     A claim that the data cannot answer is not listed there. "More" are those that no training at this scale
@@ -139,9 +134,9 @@ def summary(works: Sequence[str], folder: Path = RESULTS, chosen: Sequence[str] 
     """
     heads = ["work", "data", "listed", "judged", "open", "more", "trainings", "hours"]
     lines, judged, listed = [], 0, 0
-    for work in works:
+    for work in BY_WORK:
         for data in DATA:
-            known, lacks = survey(work, data, folder, chosen)
+            known, lacks = survey(work, data, folder)
             trainings = union(arms for claim in lacks for arms in claim.values())
             claims, more = known + len(lacks), sum(not any(one.values()) for one in lacks)
             counts = map(str, (claims, known, len(lacks), more, len(trainings)))
@@ -156,12 +151,10 @@ def _hours(trainings: Trainings) -> str:
 
 
 def train_missing(
-    works: Sequence[str],
     data: str,
     open_data: Callable[[str, FeatureKind], Dataset],
     *,
     at: str = "",
-    chosen: Sequence[str] = (),
     folder: Path = RESULTS,
     jobs: int = 1,
     log: Callable[[str], None] = print,
@@ -169,11 +162,9 @@ def train_missing(
     """Train what the papers' claims still lack, arm by arm, those of the cheapest claim first.
 
     Args:
-        works: the papers' keys.
         data: the name of the data, such as "scenes".
         open_data: opens data, by name or where they are, with a kind of features; processes import it.
         at: where the data are; "": the scenes of each experiment's world.
-        chosen: only these claims, by their statements or their work; empty: all.
         folder: of the records.
         jobs: how many arms are trained at once, each by a process with one thread and the lowest priority.
         log: called with a line about what comes next, and about an arm that cannot be trained.
@@ -187,7 +178,7 @@ def train_missing(
     done, at_work = set[tuple[str, str]](), dict[Future[Any], tuple[str, str, Trainings]]()
     with executor(jobs) as pool:
         while True:
-            lacks = [claim for work in works for claim in survey(work, data, folder, chosen)[1]]
+            lacks = [claim for work in BY_WORK for claim in survey(work, data, folder)[1]]
             arms = [one for claim in sorted(lacks, key=cost) for one in claim.items() if one[1]]
             left = union(trainings for _, trainings in arms)
             for (name, arm), trainings in arms:
