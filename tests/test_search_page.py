@@ -97,12 +97,9 @@ def test_what_people_write_never_becomes_html_and_bad_uploads_get_a_sentence(cli
     assert client.post("/picture", **elsewhere).status_code == 403
 
 
-def test_only_names_of_this_machine_are_answered_and_nothing_is_loaded_from_elsewhere(client, index):
+def test_only_names_of_this_machine_are_answered_and_nothing_is_loaded_from_elsewhere(client):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
-    for own in ("localhost:8123", "[::1]:8123"):
-        assert client.get("/", headers={"host": own}).status_code == 200
-    everywhere = TestClient(Page(index, ["*"]), base_url="http://other.example")
-    assert everywhere.get("/").status_code == 200
+    assert client.get("/", headers={"host": "localhost:8123"}).status_code == 200
     for path in ("/", "/?q=dog", "/style.css", "/small/1.jpg", "/nowhere"):
         answer = client.get(path)
         assert "default-src 'none'" in answer.headers["content-security-policy"]

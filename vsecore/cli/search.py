@@ -261,20 +261,16 @@ def search_page(
     *,
     index: Path = INDEX,
     port: Annotated[int, Kind(min=1, max=65535)] = 8123,
-    host: str = "127.0.0.1",
     url: str | None = None,
 ) -> None:
     """Serve a page to search with: by a sentence, by a picture of yours, or by more like this.
 
     Options:
         port: Where the page is served.
-        host: 127.0.0.1 keeps the page to this machine; another address shows your pictures to it.
     """
     from vsecore.search import Index
-    from vsecore.search.page import serve
+    from vsecore.search.page import HOST, serve
 
     opened = Index.load(index, url=url)
-    typer.echo(
-        f"{len(opened)} pictures: open http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C ends it)"
-    )
-    serve(opened, host, port)
+    typer.echo(f"{len(opened)} pictures: open http://{HOST}:{port} (Ctrl-C ends it)")
+    serve(opened, port)

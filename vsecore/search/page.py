@@ -1,4 +1,4 @@
-"""A page to search pictures with, served to this machine alone unless one asks for more.
+"""A page to search pictures with, served to this machine alone.
 
 It works without JavaScript and loads nothing from the network. A picture is asked for by its number in the
 index, never by a path, so that no request can name another file; and what is sent is a new JPEG made from it.
@@ -40,7 +40,8 @@ LONGEST = 1000
 """The most characters of a sentence."""
 SMALL, LARGE = 360, 1600
 """The longer side of a small and of a large copy of a picture is at most this, in pixels."""
-LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")  # as a request names the last
+HOST = "127.0.0.1"
+"""Where the page is served: only this machine reaches it."""
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -57,11 +58,11 @@ _HEADERS = {
 class Page(Starlette):
     """The page as an application that any ASGI server can serve.
 
-    It may be asked for by the names in `hosts` ("*" allows all): a page on the web cannot read one's pictures
-    by giving this machine a name of its own.
+    It may be asked for by this machine's own names alone: a page on the web cannot read one's pictures by
+    giving it another.
     """
 
-    def __init__(self, index: Index, hosts: Sequence[str] = LOCAL) -> None:
+    def __init__(self, index: Index) -> None:
         self.index, self._one_upload = index, threading.Lock()
         kept = files("vsecore.search")
         environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -75,7 +76,7 @@ class Page(Starlette):
                 Route("/large/{number:int}.jpg", partial(self._copy, side=LARGE)),
                 Route("/style.css", lambda _: css),
             ],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])],
             exception_handlers={HTTPException: self._refused},
         )
 
@@ -167,24 +168,17 @@ class Page(Starlette):
         return HTMLResponse(content, status, headers=_HEADERS)
 
 
-def serve(index: Index, host: str = "127.0.0.1", port: int = 8123) -> None:
-    """Serve the page until the program is stopped.
-
-    The host 127.0.0.1 can be reached from this machine alone; "0.0.0.0" shows the pictures to everybody who
-    can reach it.
-    """
+def serve(index: Index, port: int = 8123) -> None:
+    """Serve the page until the program is stopped."""
     import uvicorn
 
     try:  # uvicorn itself would end the program
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family)
+        listening = socket.create_server((HOST, port))
     except OSError as error:
-        raise OSError(
-            f"--host {host} --port {port} cannot be used ({error.strerror}): name another port"
-        ) from None
+        raise OSError(f"--port {port} cannot be used ({error.strerror}): name another port") from None
     with listening:
-        page = Page(index, LOCAL if host in LOCAL else ("*",))
-        uvicorn.Server(uvicorn.Config(page, log_level="warning", server_header=False)).run([listening])
+        settings = uvicorn.Config(Page(index), log_level="warning", server_header=False)
+        uvicorn.Server(settings).run([listening])
 
 
 def _shown(path: Path) -> str:
