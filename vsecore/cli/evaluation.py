@@ -52,7 +52,6 @@ def evaluate(
     coco: bool = False,
     captions: Present | None = None,
     also: list[Also] | None = None,
-    relevance: Present | None = None,
     weight: list[float] | None = None,
     vectors: Path | None = None,
     json: File | None = None,
@@ -74,8 +73,6 @@ def evaluate(
         captions: Karpathy's dataset_coco.json, for features without COCO's caption ids.
         also: ranking: R-precision, nDCG of the first 25 by ROUGE-L, and how often a pair ranks first both
             ways; sets: how widely a set's vectors spread, and what each is worth. Repeatable.
-        relevance: A .npy file of graded relevance, captions x pictures, for nDCG; for example TERN's, by
-            SPICE.
         weight: The weight of each run, in order; repeat it. [default: all the same]
         json: Write all numbers into this file.
         per_query: Write the rank and the first ten results of every query into this file, a JSON object a
@@ -114,7 +111,7 @@ def evaluate(
             raise ValueError(f"{run} is evaluated on other pictures or captions than {runs[0]}")
     scores = ensemble(*(system.scores for system in systems), weights=weight or ())
     metrics = _coco(scores, pool, captions) if coco else measure(scores, pool.owner, folds)
-    metrics |= _further(systems[0], scores, asked, relevance)
+    metrics |= _further(systems[0], scores, asked)
     intervals = {} if coco or folds else queries.intervals(scores, pool.owner)
     searched = f"{len(pool)} {split} pictures, {len(pool.captions)} captions, split {pool.names_digest()}"
     typer.echo(searched)
@@ -226,11 +223,8 @@ def _coco(scores: Tensor, pool: Split, captions: Path | None) -> dict[str, float
     return {f"{table}_{name}": value for table, metrics in tables.items() for name, value in metrics.items()}
 
 
-def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | None) -> dict[str, float]:
-    import numpy as np
-
-    from vsecore.data.files import damage_named
-    from vsecore.evaluation import cross_retrieval_ranks, ndcg
+def _further(system: Scored, scores: Tensor, asked: set[str]) -> dict[str, float]:
+    from vsecore.evaluation import cross_retrieval_ranks
     from vsecore.experiments.measures import graded, measure_sets
 
     found, pool = dict[str, float](), system.part
@@ -245,8 +239,4 @@ def _further(system: Scored, scores: Tensor, asked: set[str], relevance: Path | 
         found |= graded(scores, pool)
         found["both_r1"] = 100 * float((ranks == 0).double().mean())
         found["both_medr"] = float(ranks.median()) + 1
-    if relevance is not None:
-        with damage_named(relevance):
-            degrees = np.load(relevance, mmap_mode="r", allow_pickle=False)  # (Nc, n)
-        found[f"t2i_ndcg_{relevance.stem}"] = 100 * ndcg(scores.T, degrees)
     return found
