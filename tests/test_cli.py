@@ -122,6 +122,8 @@ def test_runs_and_cca_are_evaluated_as_one(features, trained, tmp_path, complain
     assert recorded["test"].metrics["rsum"] == pytest.approx(expected)
     members = [(one["name"], one["seed"], one["weight"]) for one in recorded["test"].config["members"]]
     assert members == [("cca", 0, 2), ("vsepp_grid_gru", 0, 1), ("vsepp_grid_gru", 1, 1)]
+    run("evaluate", *runs, "--data", features, *weights, "--json", tmp_path / "all.json")
+    assert [one["weight"] for one in json.loads((tmp_path / "all.json").read_text())["runs"]] == [2, 1, 1]
     assert recorded["test"].seconds > sum(one.timings["seconds"] for one in loaded)
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("caption 0.5 0.1\npicture 0.1 0.5\n")

@@ -120,14 +120,15 @@ def evaluate(
         ends = "  ({:.2f} to {:.2f})".format(*intervals[name]) if name in intervals else ""
         ends += f"  in the paper {paper[name]:.2f}" if name in paper else ""
         typer.echo(f"{name:<22} {value:8.2f}{ends}")
-    members = [system.member for system in systems]
+    members = [
+        one.member | ({"weight": weight[place]} if weight else {}) for place, one in enumerate(systems)
+    ]
     if json is not None:
         content = {"pool": searched, "runs": members, "metrics": metrics, "intervals": intervals}
         write_json(json, content, indent=2)
     if per_query is not None:
         queries.write_queries(per_query, scores, pool)
     if record is not None:
-        members = [one | ({"weight": weight[place]} if weight else {}) for place, one in enumerate(members)]
         for place, system in enumerate(systems):
             if (tested_on := system.data.fingerprint()) != system.member["data"]["fingerprint"]:
                 members[place]["tested_on"] = tested_on
