@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torchvision.ops.misc import FrozenBatchNorm2d
 
 from small import assert_resumes_with_the_same_bits
+from vsecore.cli.experiments import show
 from vsecore.data.backbones import load_backbone
 from vsecore.data.batches import make_loader
 from vsecore.data.karpathy import from_files, load_karpathy
@@ -216,8 +217,10 @@ def test_each_side_has_its_own_learning_rate(recipe, data, tmp_path):
     assert {rates(pretrained_factor=0.1)[one] for one in network} == {0.1}
 
 
-def test_a_run_from_pixels_resumes_with_the_same_bits_and_is_loaded_again(recipe, data, tmp_path):
+def test_a_run_from_pixels_resumes_with_the_same_bits_and_is_shown(recipe, data, drawn_photographs, tmp_path):
     assert_resumes_with_the_same_bits(tmp_path, recipe, data, stop=3)
     run = load_run(tmp_path)
+    show([tmp_path], out=tmp_path / "found.png", data=str(drawn_photographs))
+    assert (tmp_path / "found.png").stat().st_size > 0
     assert run.model.image_encoder.view == recipe.view()
     assert evaluate_split(run.model, data.dev, run.tokenizer)["rsum"] == run.best["rsum"]

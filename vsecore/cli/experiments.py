@@ -216,6 +216,7 @@ def show(
         containing: Only captions with these words, or their pictures.
     """
     from vsecore import scenes
+    from vsecore.data.features import holds_features
     from vsecore.data.karpathy import load_karpathy
     from vsecore.data.picture_files import open_picture
     from vsecore.experiments import WORLDS
@@ -224,10 +225,10 @@ def show(
     place = "test" if split == "testall" else split
     if data in WORLDS:
         drawn = scenes.pixels(place, **WORLDS[data])
-    elif pictures is None:
+    elif pictures is None and holds_features(data):
         raise ValueError(f"--data {data} holds features alone: say by --pictures where its photographs are")
     else:
-        part = load_karpathy(pictures, missing=True)[place]
+        part = load_karpathy(pictures or data, missing=True)[place]
         files = dict(zip(part.picture_ids, part.files, strict=True))
 
     def pixels(row: int) -> Any:
