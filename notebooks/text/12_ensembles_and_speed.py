@@ -498,7 +498,8 @@ lesson.outcome("after 3 epochs", [*early, round(members)] == [485, 486, 494, 483
 # %% [markdown]
 # **What came out.** RGP beats R by 11.5 points of rsum (in the paper, on COCO, by 11.3: table 1). RRR, which has as many models but one
 # kind of features, is already 6.0 above R, so about half of the gain comes with the number of models. The other half comes with the
-# different features: RGP beats RRR by 5.4 and PPP by 10.2, in all seeds. Of three members, the third adds little: RGP is only 3.1 above
+# different features: RGP beats RRR by 5.4 and PPP by 10.2 (taken before
+# rounding), in all seeds. Of three members, the third adds little: RGP is only 3.1 above
 # RG (in the paper 4.7).
 #
 # **What it means.** It also matters how good the members are. P is the weakest kind after 15 epochs and G the strongest; G alone is about

@@ -703,7 +703,7 @@ lesson.finding("the caption that fits two pictures has the wider cloud", two > 3
 # - Captions fit many pictures and pictures many captions; the best that one vector can do for two of them is a cosine of $\cos(\theta/2)$.
 # - PIE-Net adds what each head found to the global feature, and only random first weights keep its heads apart.
 # - MIL moves two of eight vectors and leaves six where they were; match probability at scale 1 draws all eight into one point.
-# - Do sets help? In our short training, four vectors reach an rsum of about 212 at best and one vector 216, although half of the
+# - Do sets help? In our short training, four vectors reach an rsum of about 213 at best and one vector 217, although half of the
 #   captions fit ten or more of 500 pictures. With twenty epochs, in the next notebook, DivE with a single vector ends ahead of DivE with
 #   four (rsum 451.4 against 446.6).
 #

@@ -477,10 +477,11 @@ both = targets | bounds
 objectives = ["BL", "BL + LTD, dual"] + [f"BL + LTD, dual, weight {beta}" for beta in (5, 60)]
 objectives += ["BL + LTD, constraint"] + [f"η = {bound}" for bound in (0.05, 0.1, 0.15, 0.25)]
 objectives += [f"η = {bound}, fast multiplier" for bound in (0.05, 0.15, 0.2, 0.25)]
-print(f"{'mean rsum after':28}15 epochs    30")
+print(f"{'mean rsum after':32}15 epochs    30")
 for name in objectives:
     sums = [f"{both[arm].rsum:.1f}" for arm in (name, f"{name}, longer") if arm in both]
-    print(f"{name:28}{'   '.join(sums):>{5 * len(sums) + 3 * len(sums)}}")
+    said = name.replace("constraint", "constraint (η = 0.2)")
+    print(f"{said:32}{'   '.join(sums):>{8 * len(sums)}}")
 
 # %% tags=["hide-input", "results", "nbval-ignore-output"]
 lesson.outcome("five seeds each", {len(both[name].seeds) for name in objectives} == {5})

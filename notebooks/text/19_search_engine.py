@@ -704,8 +704,7 @@ print(f"{wrong} of {len(rows)} pictures find another's name")
 # ```{exercise} Ten million
 # :label: ex-19-plan
 #
-# Ten million vectors of 512 numbers, a byte for each number, and eight bytes for each picture's own number: how many GB (billions of bytes)
-# of memory?
+# Ten million vectors of 512 numbers, a byte for each number, and eight bytes for each picture's own number: how many GB (billions of bytes)?
 # ```
 
 # %%
@@ -716,7 +715,7 @@ check("19.plan", your_gigabytes)
 # ````{solution} ex-19-plan
 # :class: dropdown
 #
-# Each picture takes 520 bytes. One ordinary machine can hold it.
+# Each picture takes 520 bytes.
 # ````
 #
 # Here is the record at a million vectors, scaled up (no graph of that size was built):
@@ -736,8 +735,8 @@ lesson.outcome("60 ms each, a week", week == (60, 7))
 draw.ten_million(measured.metrics)
 
 # %% [markdown]
-# The first two rows are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
-# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and alone it finds 18 %. FAISS has a faster scan for codes of four bits. Embedding the pictures takes longer: at 60 ms each, a week.
+# Rows without cells store no numbers. The first two are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
+# quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and finds 18 %. FAISS has a faster scan for codes of four bits. Embedding takes longer: at 60 ms each, a week.
 #
 # ## Your own pictures
 #
@@ -822,7 +821,7 @@ unsure = [gains[idea][1][1][1] < 0 for idea in ("AdOpt (11)", "a constraint (16)
 lesson.outcome("AdOpt's and the constraint's cannot be told from zero", all(unsure))
 
 # %% [markdown]
-# Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3 (2.5 over max violation), three kinds of features 11.5 and LTD's slow constraint 14.8. Against the simplest
+# Against the plain baseline, AdPool gains 65 points of rsum, AdOpt 9.3 (2.5 over max violation that begins with all negatives), three kinds of features 11.5 and LTD's slow constraint 14.8. Against the simplest
 # thing that could have done the same, they gain 2.2, 2.3, 5.4 and 1.2; those of AdOpt and this constraint may be zero. Only the control shows which
 # part of an idea does the work, and looking for it is a habit to keep. All this is on one drawn world.
 #

@@ -110,7 +110,7 @@ def picture_of(figure: Figure) -> np.ndarray:
 def gaussians(points: np.ndarray, means: np.ndarray, deviations: np.ndarray, names: Sequence[str]) -> Figure:
     """Draw pictures as points in the plane (n, 2) and captions as ellipses of one and two deviations."""
     figure, axes = plt.subplots(figsize=(5.4, 4.2))
-    axes.scatter(*points.T, color="black", zorder=3)
+    axes.scatter(*points.T, 60, color="black", zorder=3)
     for number, point in enumerate(points):
         axes.annotate(f"picture {number + 1}", point, (5, 6), textcoords="offset points", fontsize=9)
     for row, (mean, deviation, name) in enumerate(zip(means, deviations, names, strict=True)):
@@ -118,7 +118,7 @@ def gaussians(points: np.ndarray, means: np.ndarray, deviations: np.ndarray, nam
             width, height = 2 * times * deviation
             colour, alpha = COLOURS[row], 0.3 / times
             axes.add_patch(Ellipse(tuple(mean), width, height, color=colour, alpha=alpha, lw=0))
-        axes.plot(*mean, MARKERS[row + 1], color=COLOURS[row], label=name)
+        axes.plot(*mean, MARKERS[row + 1], color=COLOURS[row], label=name, zorder=4, markersize=5)
     axes.set(xlabel="dimension 1", ylabel="dimension 2")
     axes.set_aspect("equal", adjustable="datalim")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=1, fontsize=9)
