@@ -90,7 +90,7 @@ def trajectories(
     figure, grid = curve_panels(tracks, x="epoch", size=(9.2, 5.6))
     rsum, multiplier, reconstruction, _ = grid
     rsum.set_ylim(bottom=440)
-    rsum.set_ylabel(f"{rsum.get_ylabel()} (from 440)")
+    rsum.set_ylabel(f"{rsum.get_ylabel()}\n(from 440)")
     multiplier.set_yscale("symlog", linthresh=1)
     multiplier.set_ylim(bottom=-0.1)
     multiplier.set_yticks([0, 1, 2, 5, 10, 20, 50], ["0", "1", "2", "5", "10", "20", "50"])
