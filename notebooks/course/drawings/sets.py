@@ -110,7 +110,7 @@ def picture_of(figure: Figure) -> np.ndarray:
 def gaussians(points: np.ndarray, means: np.ndarray, deviations: np.ndarray, names: Sequence[str]) -> Figure:
     """Draw pictures as points in the plane (n, 2) and captions as ellipses of one and two deviations."""
     figure, axes = plt.subplots(figsize=(5.4, 4.2))
-    axes.scatter(*points.T, s=60, color="black", zorder=3)
+    axes.plot(*points.T, "o", markersize=8, color="black", zorder=3)
     for number, point in enumerate(points):
         axes.annotate(f"picture {number + 1}", point, (5, 6), textcoords="offset points", fontsize=9)
     for row, (mean, deviation, name) in enumerate(zip(means, deviations, names, strict=True)):
