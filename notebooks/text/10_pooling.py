@@ -819,7 +819,7 @@ lesson.outcome("but 14 below GPO there", -15 < behind_gpo < -12)
 
 # %% [markdown]
 # **What came out.** AdPool beats the mean by 65 points of rsum, self-attention by 43 and the pair tuned on COCO by 16. But the maximum,
-# which learns nothing, is only 2.2 below it, and GPO 1.8 (before rounding), which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
+# which learns nothing, is only 2.2 below it, and GPO 1.8, which five seeds cannot tell from zero. LIP is 2.7 above AdPool, in each seed.
 #
 # **What it means.** Almost all the gain comes from letting each dimension choose its own elements: either level alone is 60 or more above the mean,
 # but self-attention, which weighs whole elements, only 21. How they are weighed matters little: learning the balance adds one to two points.

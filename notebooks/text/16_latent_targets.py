@@ -550,7 +550,7 @@ lesson.outcome("and so is its weight", judged[as_heavily] == "undecided")
 #
 # **How sure we are.** In each seed, the constraint of 0.2 is 9 to 20 points ahead of BL and 9 to 12 ahead of dual. Whether dual itself helps
 # stays open: 4 points are too few. On photographs, the paper's constraint is 13 points (COCO) and 15 (Flickr30K) above InfoNCE, ours 12 (Flickr8k,
-# three seeds), and it also helps the triplet loss (ours by 5.0), VSRN and TERN (tables 1 to 3). There, the bound is the best of six, while $\beta$ is always 1.
+# three seeds). The paper's also helps the triplet loss (ours by 5.0, on scenes), VSRN and TERN (tables 1 to 3). There, the bound is the best of six, while $\beta$ is always 1.
 #
 # **What the vectors keep.** These runs were also probed, as in [Feature suppression](15_feature_suppression.ipynb). At one learning rate and over five
 # seeds, relations such as *left* and *right* are read from BL's vectors with an AUC of 84.6 %, from dual's with 89.3 %, and from the constraint's with 92.1 %;

@@ -735,7 +735,7 @@ lesson.outcome("60 ms each, a week", week == (60, 7))
 draw.ten_million(measured.metrics)
 
 # %% [markdown]
-# Rows without cells store no numbers. The first two are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
+# Without cells, no picture's number is stored. The first two are simple and slow. Cells with a byte for each dimension answer quickly from the memory of an ordinary machine. Product
 # quantisation needs the least memory. But a plain scan of its codes is no faster than exact search, and finds 18 %. FAISS has a faster scan for codes of four bits. Embedding takes longer: at 60 ms each, a week.
 #
 # ## Your own pictures

@@ -236,7 +236,7 @@ def show(
             return drawn[row]
         name = systems.split.picture_ids[row]
         if name not in files:
-            raise ValueError(f"--pictures {pictures} has no {split} picture {name!r} of --data")
+            raise ValueError(f"{pictures or data} has no {split} picture {name!r} of --data")
         return open_picture(files[name]).resize((224, 224))
 
     systems = Systems.read(runs, lambda recipe: options.open_for(recipe, data, split), split, least=1)

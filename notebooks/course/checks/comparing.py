@@ -86,7 +86,8 @@ def gradient(*of: int, exact: bool = True, by: By = None, **given: Any) -> Check
     """
 
     def at(place: int, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        before, after = arguments[:place], arguments[place + 1 :]
+        fresh = [one.clone() if isinstance(one, Tensor) else one for one in arguments]
+        before, after = fresh[:place], fresh[place + 1 :]
         found = gradient_of(lambda x: _result(function, (*before, x, *after), by), arguments[place])
         return found if exact else bool(found.isfinite().all() and found.any())
 

@@ -150,7 +150,7 @@ VANISH = {
     "That is Z of the positive. What is left for the negatives?": like(1 - of_negatives(10), tolerance=1e-3),
     "That is one negative. There are 63 of them.": like(math.exp(-10), tolerance=5e-6),
     "Divide the cosines by tau first: a lead of 0.5 becomes one of 10.": of_negatives(0.5),
-    "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=4e-6),
+    "In a batch of 64, one is the positive: 63 negatives.": like(of_negatives(10, 64), tolerance=2e-6),
     "Divide by the sum of all 64 exponentials: the positive's 1 belongs to it too.": like(
         63 * math.exp(-10), tolerance=1e-6
     ),

@@ -77,8 +77,8 @@ ORDER = {
         lambda answer: rows(answer, 0, 0) != rows(answer, 1, 0),
         wrong=[lambda seed, epoch, count: epoch_order(0, epoch, count)],
     ),
-    "Two pairs of seed and epoch have the same order, such as (0, 1) and (1, 0), or (0, 10) and (1, 0). Put "
-    "both numbers into the generator, not a sum or a product of them.": holds(
+    "Two pairs of seed and epoch have the same order, such as (0, 1) and (1, 0), or (0, 1000) and (1, 0). "
+    "Put both numbers into the generator, not a sum or a product of them.": holds(
         lambda answer: len({tuple(rows(answer, *pair)) for pair in PAIRS}) == len(PAIRS),
         wrong=[
             lambda seed, epoch, count: epoch_order(seed + epoch, 0, count),
@@ -244,9 +244,9 @@ def looked_at(answer, quick, elements, words, k):
     scope, given = getattr(answer, "__globals__", globals()), []
     real = scope.get("cross_attention", cross_attention)
 
-    def counted(some, *rest):
-        given.append(len(some))
-        return real(some, *rest)
+    def counted(elements, *rest, **named):
+        given.append(len(elements))
+        return real(elements, *rest, **named)
 
     with patch.dict(scope, cross_attention=counted):
         return answer(quick, elements, words, k), sum(given)

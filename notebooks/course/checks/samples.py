@@ -40,6 +40,6 @@ def padded(
 
 def gradient_of(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """The gradient of a function's sum at `x`, of its shape; zeros if none arrives there."""
-    x.requires_grad_()
-    function(x).sum().backward()
-    return torch.zeros_like(x) if x.grad is None else x.grad
+    leaf = x.detach().clone().requires_grad_()
+    function(leaf).sum().backward()
+    return torch.zeros_like(x) if leaf.grad is None else leaf.grad
